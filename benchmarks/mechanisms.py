@@ -25,7 +25,7 @@ from kartrl.envs import make_group
 from kartrl.envs.frames import joined_frames
 from kartrl.envs.observation_spec import plain
 from kartrl.envs.spec import ActionSpec
-from kartrl.hardware.devices import keep_freed_memory
+from kartrl.hardware.allocator import keep_freed_memory
 from kartrl.learning.optimizers import make_optimizer
 from kartrl.metrics.stopwatch import AGENT_STAGES, Stopwatch
 from kartrl.models import make_network
@@ -110,9 +110,7 @@ def columns() -> Pair:
     """Forward and backward pass of the kart's network in bf16 on 128 images, seconds per image."""
 
     def passes(alone: bool) -> Callable[[], float]:
-        network: Any = make_network(
-            Model(precision="bf16", torchscript=False), plain(54, 54, 1), ActionSpec.of(Discrete(9))
-        )
+        network: Any = make_network(Model(precision="bf16"), plain(54, 54, 1), ActionSpec.of(Discrete(9)))
         if alone:
             network.trunk.encoder.body.convolutions[0].columns = 1
         images = torch.randint(0, 256, (128, 54, 54, 1), dtype=torch.uint8)
@@ -163,11 +161,6 @@ def small_batches() -> Pair:
         "8 observations",
         lambda: forward_seconds(Model(), 8),
     )
-
-
-def torchscript() -> Pair:
-    eager = Model(torchscript=False)
-    return "eager", lambda: forward_seconds(eager, 16), "TorchScript", lambda: forward_seconds(Model(), 16)
 
 
 def forward_seconds(section: Model, batch: int) -> float:
@@ -279,7 +272,6 @@ ALL = (
     fused,
     recurrence,
     small_batches,
-    torchscript,
     interleave,
     selection,
     atari,

@@ -18,7 +18,7 @@ from kartrl import cli
 from kartrl.acting.published_weights import ON_CPU, PublishedWeights, published
 from kartrl.acting.shared_weights import spread
 from kartrl.hardware.streams import RoleStream
-from kartrl.models import Network
+from kartrl.models import ActorCritic
 from kartrl.training import trainer
 
 
@@ -26,7 +26,7 @@ def delayed(updates: int) -> type[PublishedWeights]:
     """Published weights that others get only `updates` updates later."""
 
     class DelayedWeights(PublishedWeights):
-        def __init__(self, network: Network, stream: RoleStream = ON_CPU, version: int = 0) -> None:
+        def __init__(self, network: ActorCritic, stream: RoleStream = ON_CPU, version: int = 0) -> None:
             super().__init__(network, stream, version)
             self._kept = deque([(self._flat.clone(), version)], maxlen=updates + 1)
 
@@ -39,7 +39,7 @@ def delayed(updates: int) -> type[PublishedWeights]:
                 shared.write(*self._kept[0])
 
         @torch.no_grad()
-        def fetch(self, network: Network, version: int, stream: RoleStream = ON_CPU) -> int:
+        def fetch(self, network: ActorCritic, version: int, stream: RoleStream = ON_CPU) -> int:
             with self._lock:
                 flat, fetched = self._kept[0]
                 if fetched != version:

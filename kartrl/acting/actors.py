@@ -6,16 +6,16 @@ from typing import Any
 
 import torch
 
+from kartrl.acting.own_predictor import OwnNetwork
 from kartrl.acting.predictor import Pacing, PredictorThread, group_states, make_policy
 from kartrl.acting.published_weights import PublishedWeights
-from kartrl.acting.shared_weights import SharedWeights
 from kartrl.acting.sizes import Sizes, slab_shape
 from kartrl.acting.slab import Slab
 from kartrl.acting.supervisor import Agents
 from kartrl.config import Config
 from kartrl.envs.spec import EnvSpec
 from kartrl.errors import RunFailed
-from kartrl.models import Network, make_distribution
+from kartrl.models import ActorCritic, make_distribution
 
 
 class Acting:
@@ -35,13 +35,13 @@ class Acting:
         context: Any,
         seed: int,
         say: Callable[[str], None],
-        weights: SharedWeights | None = None,
+        own: OwnNetwork | None = None,
     ) -> None:
         self._sizes, self._spec = sizes, spec
         self.slab = Slab(context, slab_shape(config, spec, sizes))
         self.stop_event = threading.Event()
         self._patience = config.system.step_timeout
-        self.supervisor = Agents(config, spec, self.slab, sizes.min_agents, seed, self._settle, say, weights)
+        self.supervisor = Agents(config, spec, self.slab, sizes.min_agents, seed, self._settle, say, own)
         self.predictors: list[PredictorThread] = []
 
     @property
@@ -61,7 +61,7 @@ class Acting:
 
     def make_predictors(
         self,
-        network: Network,
+        network: ActorCritic,
         weights: PublishedWeights,
         pacing: Pacing,
         seed: int,

@@ -11,12 +11,14 @@ from torch import Tensor
 
 from kartrl import faults
 from kartrl.acting.messages import Requests
-from kartrl.acting.published_weights import PublishedWeights
+from kartrl.acting.published_weights import PublishedWeights, published, spread
 from kartrl.acting.slab import WAKE_SECONDS, Slab
+from kartrl.algorithms import heads_of
+from kartrl.config import Config
+from kartrl.envs.spec import EnvSpec
 from kartrl.hardware.streams import RoleStream
 from kartrl.metrics.stopwatch import PREDICTOR_STAGES, Stopwatch
-from kartrl.models import Distribution, Network, for_inference
-from kartrl.models.scripting import unoptimised
+from kartrl.models import ActorCritic, Distribution, for_inference, make_distribution, make_network
 
 PATIENCE = 10  # forward passes; long, as requests are on their way unless agents are resetting or wait for a trainer
 
@@ -59,7 +61,7 @@ class ArrivalPacing:
         return True
 
 
-def group_states(slab: Slab, network: Network) -> Tensor:
+def group_states(slab: Slab, network: ActorCritic) -> Tensor:
     """The recurrent states before each group's next step, float32 [groups + 1, G, S], on the device.
 
     The last row is a padding row, written by requests that only fill up a batch.
@@ -70,11 +72,15 @@ def group_states(slab: Slab, network: Network) -> Tensor:
 class Policy:
     """A predictor's own copy of the network, run on whole batches of requests."""
 
-    def __init__(self, network: Network, distribution: Distribution, states: Tensor, seed: int) -> None:
+    def __init__(self, network: ActorCritic, distribution: Distribution, states: Tensor, seed: int) -> None:
         self.network, self._distribution, self._states = network, distribution, states
         self.device = states.device
         self.stream = RoleStream(self.device)
         self.generator = torch.Generator(self.device).manual_seed(seed)
+
+    def load(self, flat: np.ndarray) -> None:
+        """Copy `published` weights, float32 [n]."""
+        spread(torch.from_numpy(flat), published(self.network))
 
     def act(self, requests: Requests) -> tuple[np.ndarray, np.ndarray]:
         """Decisions, float32 [n, G, K], and the states before the step, float32 [m, G, S], of requests with step 0."""
@@ -146,14 +152,14 @@ class GraphedPolicy(Policy):
     """
 
     def __init__(
-        self, network: Network, distribution: Distribution, states: Tensor, seed: int, slab: Slab, limit: int
+        self, network: ActorCritic, distribution: Distribution, states: Tensor, seed: int, slab: Slab, limit: int
     ) -> None:
         super().__init__(network, distribution, states, seed)
         self._inputs = PaddedRequests(slab, limit, padding_row=states.shape[0] - 1, pinned=True)
         self._decision = torch.zeros(limit, slab.group_size, slab.decision.shape[-1], pin_memory=True)
         self._before = torch.zeros(limit, *states.shape[1:], device=self.device)
         self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
-        with unoptimised(), torch.cuda.device(self.device):
+        with torch.cuda.device(self.device):
             for size in reversed(self._inputs.sizes):
                 with self.stream.current():
                     for _ in range(3):  # libraries choose their algorithms in the first calls
@@ -182,13 +188,21 @@ class GraphedPolicy(Policy):
 
 
 def make_policy(
-    network: Network, distribution: Distribution, states: Tensor, seed: int, slab: Slab, limit: int
+    network: ActorCritic, distribution: Distribution, states: Tensor, seed: int, slab: Slab, limit: int
 ) -> Policy:
     """A policy with its own copy of `network`, on the device of `states`, for batches of up to `limit` groups."""
     network = for_inference(network).to(states.device)
     if states.is_cuda:
         return GraphedPolicy(network, distribution, states, seed, slab, limit)
     return Policy(network, distribution, states, seed)
+
+
+def make_own_policy(config: Config, spec: EnvSpec, slab: Slab, seed: int) -> Policy:
+    """The policy of an agent that runs the network itself, on one thread."""
+    torch.set_num_threads(1)
+    network = make_network(config.model, spec.observation, spec.action, heads_of(config))
+    states, distribution = group_states(slab, network), make_distribution(spec.action)
+    return make_policy(network, distribution, states, seed, slab, slab.groups_per_agent)
 
 
 class PredictorThread(threading.Thread):

@@ -1,21 +1,29 @@
 """Published weights: how the trainer hands its network to the predictors."""
 
 import threading
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from kartrl.acting.shared_weights import SharedWeights, spread
+from kartrl.acting.shared_weights import SharedWeights
 from kartrl.hardware.streams import RoleStream
-from kartrl.models import Network
+from kartrl.models import ActorCritic
 
 ON_CPU = RoleStream(torch.device("cpu"))
 
 
-def published(network: Network) -> list[Tensor]:
+def published(network: ActorCritic) -> list[Tensor]:
     """The tensors a predictor needs: a network's weights, and the statistics with which it normalises observations."""
     return [tensor for tensor in (*network.parameters(), *network.buffers()) if tensor.is_floating_point()]
+
+
+@torch.no_grad()
+def spread(flat: Tensor, tensors: Sequence[Tensor]) -> None:
+    """Copy flat weights [n] into a network's tensors, which may have another precision."""
+    for tensor, piece in zip(tensors, flat.split([tensor.numel() for tensor in tensors]), strict=True):
+        tensor.copy_(piece.view_as(tensor))
 
 
 class PublishedWeights:
@@ -30,19 +38,19 @@ class PublishedWeights:
         version: the initial version.
     """
 
-    def __init__(self, network: Network, stream: RoleStream = ON_CPU, version: int = 0) -> None:
+    def __init__(self, network: ActorCritic, stream: RoleStream = ON_CPU, version: int = 0) -> None:
         self._lock, self._stream = threading.Lock(), stream
         self._written: torch.cuda.Event | None = None
         self._read: list[torch.cuda.Event | None] = []  # by predictors, since the last write
         with torch.no_grad():
-            self._source = published(network)  # listed once, as this is slow for a scripted module
+            self._source = published(network)
             self._flat = torch.cat([tensor.flatten() for tensor in self._source])
         self.version = version
         self._shared: SharedWeights | None = None
 
     def share(self) -> SharedWeights:
         """Publish to other processes too, from now on; the network must be on the CPU."""
-        self._shared = SharedWeights(self._flat, self.version)
+        self._shared = SharedWeights(self._flat.numpy(), self.version)
         return self._shared
 
     def publish(self) -> None:
@@ -74,7 +82,7 @@ class PublishedWeights:
         """Call after writing the copy; the lock must be held."""
         self._written, self._read = self._stream.mark(), []
         if self._shared is not None:
-            self._shared.write(self._flat, version)
+            self._shared.write(self._flat.numpy(), version)
         self.version = version
 
     @torch.no_grad()
@@ -83,7 +91,7 @@ class PublishedWeights:
         new = torch.cat([tensor.flatten() for tensor in self._source])
         return float((new - self._flat).norm() / self._flat.norm().clamp(min=1e-12))
 
-    def fetch(self, network: Network, version: int, stream: RoleStream = ON_CPU) -> int:
+    def fetch(self, network: ActorCritic, version: int, stream: RoleStream = ON_CPU) -> int:
         """Update `network`, which may have another precision, from `version` to the newest one, and return that.
 
         Args:

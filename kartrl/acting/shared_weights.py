@@ -1,11 +1,12 @@
 """Weights that other processes may copy at any time, without a lock."""
 
-from collections.abc import Sequence
+from collections.abc import Callable
 
-import torch
-from torch import Tensor
+import numpy as np
 
-from kartrl.acting.shared_tensors import SharedTensors
+from kartrl.processes.shared_memory import SharedMemory
+
+LINE = 64  # bytes of a cache line
 
 
 class SharedWeights:
@@ -19,42 +20,43 @@ class SharedWeights:
         version: their version.
     """
 
-    def __init__(self, flat: Tensor, version: int) -> None:
-        self._tensors = SharedTensors(
-            {
-                "weights": torch.stack([flat, flat]),
-                "version": torch.tensor([version, version]),  # of each buffer
-                "begun": torch.zeros(1, dtype=torch.int64),  # writes
-                "finished": torch.zeros(1, dtype=torch.int64),
-            }
-        )
+    def __init__(self, flat: np.ndarray, version: int) -> None:
+        self._memory = SharedMemory(LINE + 2 * flat.nbytes)
+        self._map()
+        self._weights[:], self._versions[:] = flat, version
 
-    def write(self, flat: Tensor, version: int) -> None:
+    def __setstate__(self, state: dict[str, SharedMemory]) -> None:
+        self._memory = state["_memory"]
+        self._map()
+
+    def __getstate__(self) -> dict[str, SharedMemory]:
+        return {"_memory": self._memory}
+
+    def _map(self) -> None:
+        numbers = np.frombuffer(self._memory.view, np.int64, 4)
+        self._begun, self._finished, self._versions = numbers[:1], numbers[1:2], numbers[2:]  # writes; of each buffer
+        self._weights = np.frombuffer(self._memory.view, np.float32, offset=LINE).reshape(2, -1)
+
+    def write(self, flat: np.ndarray, version: int) -> None:
         """Store newer weights, float32 [n]; by one thread at a time."""
-        number = int(self._tensors["begun"]) + 1
-        self._tensors["begun"].fill_(number)
-        self._tensors["weights"][number % 2].copy_(flat)
-        self._tensors["version"][number % 2] = version
-        self._tensors["finished"].fill_(number)
+        number = int(self._begun[0]) + 1
+        self._begun[0] = number
+        self._weights[number % 2] = flat
+        self._versions[number % 2] = version
+        self._finished[0] = number
 
-    def fetch(self, tensors: Sequence[Tensor], version: int | None) -> int:
-        """Update a network's `published` tensors from `version` to the newest one, and return that.
+    def fetch(self, copy: Callable[[np.ndarray], None], version: int | None) -> int:
+        """Have the newest weights copied, float32 [n], if they are newer than `version`; return their version.
 
         Args:
-            version: None if they have never been updated.
+            copy: copies them; it may be called again, if they have changed meanwhile.
+            version: None if they have never been copied.
         """
         while True:
-            number = int(self._tensors["finished"])
-            newest = int(self._tensors["version"][number % 2])
+            number = int(self._finished[0])
+            newest = int(self._versions[number % 2])
             if newest == version:
                 return version
-            spread(self._tensors["weights"][number % 2], tensors)
-            if int(self._tensors["begun"]) < number + 2:  # otherwise this buffer was being written again
+            copy(self._weights[number % 2])
+            if int(self._begun[0]) < number + 2:  # otherwise this buffer was being written again
                 return newest
-
-
-@torch.no_grad()
-def spread(flat: Tensor, tensors: Sequence[Tensor]) -> None:
-    """Copy flat weights [n] into a network's tensors, which may have another precision."""
-    for tensor, piece in zip(tensors, flat.split([tensor.numel() for tensor in tensors]), strict=True):
-        tensor.copy_(piece.view_as(tensor))

@@ -10,8 +10,8 @@ import numpy as np
 
 from kartrl.acting.agent import run as run_agent
 from kartrl.acting.messages import Failure
+from kartrl.acting.own_predictor import OwnNetwork
 from kartrl.acting.own_predictor import run as run_own_network
-from kartrl.acting.shared_weights import SharedWeights
 from kartrl.acting.slab import Slab
 from kartrl.config import Config
 from kartrl.envs.spec import EnvSpec
@@ -237,6 +237,7 @@ class Agents(Supervisor[Slab]):
 
     Args:
         settle: returns once no predictor is processing requests gathered before the call.
+        own: what the agents run themselves; None: they ask predictors.
     """
 
     def __init__(
@@ -248,10 +249,10 @@ class Agents(Supervisor[Slab]):
         seed: int,
         settle: Callable[[], None],
         say: Callable[[str], None],
-        weights: SharedWeights | None = None,
+        own: OwnNetwork | None = None,
     ) -> None:
         super().__init__(config, slab, "agent", slab.groups_per_agent * slab.group_size, min_agents, seed, say)
-        self._spec, self._settle, self._weights = spec, settle, weights
+        self._spec, self._settle, self._own = spec, settle, own
 
     def _spawn(self, number: int, seed: int) -> tuple[ChildProcess, Connection]:
         slab = self._board
@@ -259,10 +260,10 @@ class Agents(Supervisor[Slab]):
         slab.admit(number)
         arguments = self._config, self._spec, slab, number, seed, slab.waker(number), writer
         name = f"agent-{number}"
-        if self._weights is None:
+        if self._own is None:
             process = spawn(slab.context, name, run_agent, *arguments)
         else:
-            process = spawn(slab.context, name, run_own_network, *arguments, self._weights)
+            process = spawn(slab.context, name, run_own_network, *arguments, self._own)
         writer.close()
         return process, reader
 

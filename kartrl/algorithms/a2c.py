@@ -9,7 +9,7 @@ from kartrl.algorithms.algorithm import Algorithm, Batch, Loss
 from kartrl.algorithms.gae import generalised_advantage
 from kartrl.algorithms.losses import entropy_bonus, normalised, policy_gradient_loss, value_loss
 from kartrl.config.algorithms import A2C as Section
-from kartrl.models import Network, Output, run
+from kartrl.models import ActorCritic, Output, run
 from kartrl.trajectory import Trajectory, discounts, split_decision
 
 AnySection = TypeVar("AnySection", bound=Section)
@@ -18,12 +18,12 @@ AnySection = TypeVar("AnySection", bound=Section)
 class AdvantageActorCritic(Algorithm[AnySection]):
     """The gradient of section 4 of the paper, as a mean over valid steps."""
 
-    def _values(self, network: Network, trajectory: Trajectory[Tensor]) -> tuple[Tensor, Tensor]:
+    def _values(self, network: ActorCritic, trajectory: Trajectory[Tensor]) -> tuple[Tensor, Tensor]:
         """V(x_t) as predicted while acting, float32 [T, B], and the learner's V(x_T), float32 [B]."""
         acted = split_decision(trajectory.decision, self.distribution.action_columns)
         return acted.value, last_value(network, trajectory)
 
-    def prepare(self, network: Network, trajectory: Trajectory[Tensor], steps: int) -> Batch:
+    def prepare(self, network: ActorCritic, trajectory: Trajectory[Tensor], steps: int) -> Batch:
         """See `Algorithm`: adds "advantage", and "value_target", which is a lambda-return or an n-step return."""
         section, valid = self.section, trajectory.valid
         value, bootstrap_value = self._values(network, trajectory)
@@ -62,7 +62,7 @@ class A2C(AdvantageActorCritic[Section]):
     synchronous: ClassVar[bool] = True
 
 
-def last_value(network: Network, trajectory: Trajectory[Tensor]) -> Tensor:
+def last_value(network: ActorCritic, trajectory: Trajectory[Tensor]) -> Tensor:
     """V(x_T), from which an unroll bootstraps, float32 [B]; a recurrent network has to run over all its steps."""
     if network.state_size:
         return run(network, trajectory).value[-1]

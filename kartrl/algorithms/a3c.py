@@ -11,7 +11,7 @@ from torch import Tensor
 from kartrl.algorithms.a2c import AdvantageActorCritic
 from kartrl.algorithms.algorithm import Batch, Loss
 from kartrl.config.algorithms import A3C as Section
-from kartrl.models import Network, Output
+from kartrl.models import ActorCritic, Output
 from kartrl.trajectory import Trajectory, split_decision
 
 
@@ -26,7 +26,7 @@ class A3C(AdvantageActorCritic[Section]):
 
     synchronous: ClassVar[bool] = False
 
-    def _values(self, network: Network, trajectory: Trajectory[Tensor]) -> tuple[Tensor, Tensor]:
+    def _values(self, network: ActorCritic, trajectory: Trajectory[Tensor]) -> tuple[Tensor, Tensor]:
         """See `AdvantageActorCritic`; with normalised returns, all are the learner's."""
         if not network.normalises_returns:
             return super()._values(network, trajectory)

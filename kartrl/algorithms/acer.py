@@ -16,10 +16,9 @@ from kartrl.algorithms.retrace import retrace
 from kartrl.config.algorithms import ACER as Section
 from kartrl.config.schedule import Schedule
 from kartrl.envs.spec import ActionSpec, Continuous
-from kartrl.models import Distribution, Network, Output, run
+from kartrl.models import ActorCritic, Distribution, Output, run
 from kartrl.models.average import AverageNetwork
 from kartrl.models.distributions import Categorical
-from kartrl.models.scripting import scripted
 from kartrl.trajectory import Decision, Trajectory, discounts, split_decision
 
 SMALLEST = 1e-6  # probability to divide by, so that the square of the quotient stays within float32
@@ -58,7 +57,7 @@ class ACER(Algorithm[Section]):
     ) -> None:
         super().__init__(section, discount, reward_transform, distribution)
         self._average = AverageNetwork()
-        self._network: Network | None = None  # the learner's; the loss calls its `advantages` for continuous actions
+        self._network: ActorCritic | None = None  # the learner's, for the `advantages` of continuous actions
         self._discrete = isinstance(distribution, Categorical)
 
     @classmethod
@@ -71,7 +70,7 @@ class ACER(Algorithm[Section]):
         kinds = action.choices > 0 or (len(action.parts) == 1 and isinstance(action.parts[0], Continuous))
         return kinds and not action.masked
 
-    def prepare(self, network: Network, trajectory: Trajectory[Tensor], steps: int) -> Batch:
+    def prepare(self, network: ActorCritic, trajectory: Trajectory[Tensor], steps: int) -> Batch:
         """See `Algorithm`: adds "average_policy", float32 [T, B, P], parameters of the average network's policy.
 
         For continuous actions also "noise", float32 [T, B, (n + 1) D], from which n + 1 actions are sampled.
@@ -84,7 +83,7 @@ class ACER(Algorithm[Section]):
             targets["noise"] = noise.view(*shape, -1)
         return Batch(trajectory, targets, steps)
 
-    def after_step(self, network: Network) -> None:
+    def after_step(self, network: ActorCritic) -> None:
         """See `Algorithm`: updates the average network."""
         self._average.follow(network, self.section.average_decay)
 
@@ -197,7 +196,6 @@ class ACER(Algorithm[Section]):
         )
 
 
-@scripted
 def policy_gradient(
     action: Tensor, log_policy: Tensor, log_behaviour: Tensor, advantage: Tensor, action_advantage: Tensor, c: float
 ) -> Tensor:
@@ -221,7 +219,6 @@ def policy_gradient(
     return weight * advantage.unsqueeze(-1) + correction * action_advantage
 
 
-@scripted
 def within_trust_region(gradient: Tensor, divergence_gradient: Tensor, delta: float) -> Tensor:
     """z = g - max(0, (k . g - delta) / |k|^2) k, equation 12: for each step, the z nearest to g with k . z <= delta.
 

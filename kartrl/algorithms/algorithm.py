@@ -10,7 +10,7 @@ from torch import Tensor
 from kartrl.algorithms.laser import Relevance
 from kartrl.config.schedule import Schedule
 from kartrl.envs.spec import ActionSpec
-from kartrl.models import VALUE, Distribution, Network, Output
+from kartrl.models import VALUE, ActorCritic, Distribution, Output
 from kartrl.trajectory import Trajectory
 
 RewardTransform = Callable[[Tensor], Tensor]
@@ -121,7 +121,7 @@ class Algorithm(ABC, Generic[Section]):
         """Rewards [T, B], transformed and scaled for learning."""
         return self._reward_transform(reward) / self.return_deviation
 
-    def prepare(self, network: Network, trajectory: Trajectory[Tensor], steps: int) -> Batch:
+    def prepare(self, network: ActorCritic, trajectory: Trajectory[Tensor], steps: int) -> Batch:
         """Compute what the loss needs from the batch as a whole; called once per update, without gradients."""
         return Batch(trajectory, {}, steps)
 
@@ -133,7 +133,7 @@ class Algorithm(ABC, Generic[Section]):
         """
         yield batch
 
-    def after_step(self, network: Network) -> None:
+    def after_step(self, network: ActorCritic) -> None:
         """Called after each optimizer step, with the updated network."""
         if self._relevance is not None:
             self._relevance.follow(network)

@@ -15,7 +15,7 @@ from kartrl.algorithms.losses import normalised
 from kartrl.algorithms.ppo import ClippedSurrogate
 from kartrl.algorithms.vtrace import vtrace
 from kartrl.config.algorithms import APPO as Section
-from kartrl.models import Network, Output, run
+from kartrl.models import ActorCritic, Output, run
 from kartrl.trajectory import Trajectory, discounts, split_decision
 
 
@@ -28,7 +28,7 @@ class APPO(ClippedSurrogate[Section]):
     group_size: ClassVar[int] = 2
     longest_unroll: ClassVar[int] = 64
 
-    def prepare(self, network: Network, trajectory: Trajectory[Tensor], steps: int) -> Batch:
+    def prepare(self, network: ActorCritic, trajectory: Trajectory[Tensor], steps: int) -> Batch:
         section, valid = self.section, trajectory.valid
         behaviour = split_decision(trajectory.decision, self.distribution.action_columns)
         output = run(network, trajectory)

@@ -3,10 +3,7 @@
 import torch
 from torch import Tensor
 
-from kartrl.models.scripting import scripted
 
-
-@scripted
 def by_doubling(term: Tensor, decay: Tensor) -> Tensor:
     """`backward_sum` in about log2(T) rounds of large operations (Hillis and Steele's scan); it rounds differently."""
     length, reach = term.shape[0], 1
@@ -17,7 +14,6 @@ def by_doubling(term: Tensor, decay: Tensor) -> Tensor:
     return term
 
 
-@scripted
 def backward_sum(term: Tensor, decay: Tensor) -> Tensor:
     """x_t = term_t + decay_t x_{t+1}, with x_T = 0; all float [T, B].
 
@@ -26,10 +22,5 @@ def backward_sum(term: Tensor, decay: Tensor) -> Tensor:
     if term.is_cuda:
         return by_doubling(term, decay)
     x = torch.zeros_like(term[0])
-    sums: list[Tensor] = []
-    for back in range(term.shape[0]):
-        t = term.shape[0] - 1 - back
-        x = term[t] + decay[t] * x
-        sums.append(x)
-    sums.reverse()
-    return torch.stack(sums)
+    steps = zip(term.flip(0).unbind(), decay.flip(0).unbind(), strict=True)
+    return torch.stack([x := each + factor * x for each, factor in steps]).flip(0)

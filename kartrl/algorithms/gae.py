@@ -4,10 +4,8 @@ import torch
 from torch import Tensor
 
 from kartrl.algorithms.backward_sum import backward_sum
-from kartrl.models.scripting import scripted
 
 
-@scripted
 def generalised_advantage(
     reward: Tensor, discount: Tensor, valid: Tensor, value: Tensor, bootstrap_value: Tensor, gae_lambda: float
 ) -> Tensor:

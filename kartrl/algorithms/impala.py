@@ -9,7 +9,7 @@ from kartrl.algorithms.algorithm import Algorithm, Batch, Loss
 from kartrl.algorithms.losses import entropy_bonus, policy_gradient_loss, value_loss
 from kartrl.algorithms.vtrace import vtrace
 from kartrl.config.algorithms import Impala as Section
-from kartrl.models import Network, Output
+from kartrl.models import ActorCritic, Output
 from kartrl.trajectory import Trajectory, discounts, split_decision
 
 
@@ -21,7 +21,7 @@ class Impala(Algorithm[Section]):
     has_vtrace: ClassVar[bool] = True
     batch_share: ClassVar[float] = 0.25
 
-    def prepare(self, network: Network, trajectory: Trajectory[Tensor], steps: int) -> Batch:
+    def prepare(self, network: ActorCritic, trajectory: Trajectory[Tensor], steps: int) -> Batch:
         """See `Algorithm`: adds what LASER's mask needs."""
         relevance = self._relevance
         return Batch(trajectory, {} if relevance is None else relevance.lagged_policy(network, trajectory), steps)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from kartrl.config.replay import Laser as Section
-from kartrl.models import Distribution, Network, run
+from kartrl.models import ActorCritic, Distribution, run
 from kartrl.models.average import AverageNetwork
 from kartrl.trajectory import Trajectory
 
@@ -24,7 +24,7 @@ class Relevance:
         self._average = AverageNetwork()
         self.whole = section.form == "paper"  # temporal differences are masked too
 
-    def lagged_policy(self, network: Network, trajectory: Trajectory[Tensor]) -> dict[str, Tensor]:
+    def lagged_policy(self, network: ActorCritic, trajectory: Trajectory[Tensor]) -> dict[str, Tensor]:
         """For `Batch.targets`: "lagged_policy", float32 [T, B, P], if the form has one; without gradients."""
         if not self.whole:
             return {}
@@ -42,7 +42,7 @@ class Relevance:
         divergence = self._distribution.kl(targets.get("lagged_policy", policy), behaviour)
         return (divergence < self.section.threshold).to(behaviour.dtype)
 
-    def follow(self, network: Network) -> None:
+    def follow(self, network: ActorCritic) -> None:
         """Update the lagged policy; call this after each optimizer step."""
         self._average.follow(network, self.section.target_decay)
 

@@ -3,29 +3,23 @@
 import torch
 from torch import Tensor
 
-from kartrl.models.scripting import scripted
 
-
-@scripted
 def policy_gradient_loss(log_prob: Tensor, advantage: Tensor, weight: Tensor) -> Tensor:
     """-sum w A log pi(a | x), all [T, B]; no gradient flows through the advantage."""
     return -(weight * advantage.detach() * log_prob).sum()
 
 
-@scripted
 def value_loss(value: Tensor, target: Tensor, weight: Tensor) -> Tensor:
     """0.5 sum w (target - V)^2, all [T, B]; no gradient flows through the target."""
     return 0.5 * (weight * (target.detach() - value) ** 2).sum()
 
 
-@scripted
 def clipped_policy_loss(ratio: Tensor, advantage: Tensor, clip_range: Tensor, weight: Tensor) -> Tensor:
     """-sum w min(r A, clip(r, 1 - epsilon, 1 + epsilon) A), all [T, B], epsilon a scalar (PPO's equation 7)."""
     clipped = torch.minimum(torch.maximum(ratio, 1 - clip_range), 1 + clip_range)
     return -(weight * torch.minimum(ratio * advantage, clipped * advantage)).sum()
 
 
-@scripted
 def clipped_value_loss(value: Tensor, target: Tensor, old_value: Tensor, clip_range: float, weight: Tensor) -> Tensor:
     """0.5 sum w max((target - V)^2, (target - V_clip)^2), all [T, B], with V_clip at most `clip_range` from V_old."""
     clipped = old_value + (value - old_value).clamp(-clip_range, clip_range)
@@ -37,7 +31,6 @@ def normalised(advantage: Tensor, counted: Tensor) -> Tensor:
     return (advantage - counted.mean()) / (counted.std(correction=0) + 1e-8)
 
 
-@scripted
 def entropy_bonus(entropy: Tensor, weight: Tensor) -> Tensor:
     """sum w H, all [T, B]: added to the objective, so subtracted from the loss."""
     return (weight * entropy).sum()

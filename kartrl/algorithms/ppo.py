@@ -18,7 +18,7 @@ from kartrl.algorithms.losses import (
 )
 from kartrl.config import Config
 from kartrl.config.algorithms import PPO as Section
-from kartrl.models import Network, Output
+from kartrl.models import ActorCritic, Output
 from kartrl.trajectory import Trajectory, discounts, split_decision
 
 AnySection = TypeVar("AnySection", bound=Section)
@@ -100,7 +100,7 @@ class PPO(ClippedSurrogate[Section]):
 
     synchronous: ClassVar[bool] = True
 
-    def prepare(self, network: Network, trajectory: Trajectory[Tensor], steps: int) -> Batch:
+    def prepare(self, network: ActorCritic, trajectory: Trajectory[Tensor], steps: int) -> Batch:
         section, valid = self.section, trajectory.valid
         behaviour = split_decision(trajectory.decision, self.distribution.action_columns)
         advantage = generalised_advantage(

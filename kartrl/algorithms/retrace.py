@@ -3,10 +3,7 @@
 import torch
 from torch import Tensor
 
-from kartrl.models.scripting import scripted
 
-
-@scripted
 def retrace(
     trace: Tensor,
     reward: Tensor,

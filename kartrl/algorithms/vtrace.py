@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 
 from kartrl.algorithms.backward_sum import backward_sum
-from kartrl.models.scripting import scripted
 
 
 class VTrace(NamedTuple):
@@ -16,7 +15,6 @@ class VTrace(NamedTuple):
     advantage: Tensor  # r_s + gamma_s v_{s+1} - V(x_s), without the importance weight of step s, float32 [T, B]
 
 
-@scripted
 def vtrace(
     behaviour_log_prob: Tensor,
     target_log_prob: Tensor,

@@ -236,9 +236,6 @@ class Model(Section):
     normalise_returns: bool = Field(
         False, description="divide rewards by the running standard deviation of returns, so that values are of order 1"
     )
-    torchscript: bool = Field(
-        True, description="compile the network with TorchScript where possible; false: run it eagerly"
-    )
 
     @model_validator(mode="after")
     def _one_of_each(self) -> "Model":

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from kartrl.envs.spec import ActionSpec
-from kartrl.models import Network, make_distribution
+from kartrl.models import ActorCritic, make_distribution
 
 ROWS = 4  # batches are a multiple of this: kernels sum a row of a rest of fewer rows in another order
 
@@ -24,7 +24,7 @@ class Actor:
         greedy: take the most likely action instead of sampling.
     """
 
-    def __init__(self, network: Network, action: ActionSpec, *, greedy: bool) -> None:
+    def __init__(self, network: ActorCritic, action: ActionSpec, *, greedy: bool) -> None:
         self._network, self._action, self._greedy = network, action, greedy
         self._device = next(iter(network.parameters())).device
         self._distribution = make_distribution(action)

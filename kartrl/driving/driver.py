@@ -19,7 +19,7 @@ from kartrl.envs.wrappers.own_folder import OwnFolder
 from kartrl.errors import UserError, located
 from kartrl.hardware.devices import choose_device
 from kartrl.learning import checkpoint
-from kartrl.models import Network
+from kartrl.models import ActorCritic
 
 
 class Driver(NamedTuple):
@@ -28,7 +28,7 @@ class Driver(NamedTuple):
     world: World
     agent_steps: int
     envs: list[Env]  # at least one; `drive_levels` opens further ones
-    network: Network
+    network: ActorCritic
     levels: tuple[str, ...]  # empty if there are no levels
     path: Path  # the checkpoint
     most_envs: int  # that a process may have, as far as is known; 0: any number

@@ -13,7 +13,7 @@ from kartrl.envs.spec import ActionSpec
 from kartrl.envs.world import Env, World
 from kartrl.envs.wrappers.finite import NonFinite, fits, is_finite
 from kartrl.envs.wrappers.pictures import picture_of
-from kartrl.models import Network
+from kartrl.models import ActorCritic
 
 OnPicture = Callable[[np.ndarray], None]
 
@@ -41,7 +41,7 @@ class Start(NamedTuple):
 def drive(
     world: World,
     env: Env,
-    network: Network,
+    network: ActorCritic,
     level: str,
     *,
     greedy: bool,
@@ -84,7 +84,7 @@ def drive(
 def drive_together(
     world: World,
     envs: Sequence[Env],
-    network: Network,
+    network: ActorCritic,
     starts: Sequence[Start],
     *,
     greedy: bool,
@@ -113,7 +113,7 @@ def drive_together(
 def drive_each(
     world: World,
     envs: Sequence[Env],
-    network: Network,
+    network: ActorCritic,
     starts: Iterable[tuple[int, Start]],
     *,
     greedy: bool,
@@ -174,7 +174,7 @@ class _Running:
 
 def steps(
     env: Env,
-    network: Network,
+    network: ActorCritic,
     options: dict[str, Any],
     *,
     greedy: bool,

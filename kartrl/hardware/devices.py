@@ -1,8 +1,6 @@
-"""Choice of the network's device, and the settings of PyTorch's threads and of the memory allocator."""
+"""Choice of the network's device, and of PyTorch's threads."""
 
 import contextlib
-import ctypes
-import os
 from collections.abc import Iterator
 
 import torch
@@ -63,12 +61,3 @@ def one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(threads)
-
-
-def keep_freed_memory() -> None:
-    """Make glibc keep freed memory: each update needs the same again, and new pages cost a third of an update."""
-    libc = ctypes.CDLL(None) if os.name == "posix" else None
-    if libc is not None and hasattr(libc, "mallopt") and hasattr(libc, "gnu_get_libc_version"):
-        trim_threshold, top_pad, mmap_max, arena_max = -1, -2, -4, -8  # numbers from malloc.h
-        for parameter, value in ((mmap_max, 0), (trim_threshold, (1 << 31) - 1), (top_pad, 64 << 20), (arena_max, 1)):
-            libc.mallopt(parameter, value)

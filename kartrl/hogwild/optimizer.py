@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from kartrl.models import Network
+from kartrl.models import ActorCritic
 
 
 class HogwildOptimizer(torch.optim.Optimizer):
@@ -23,7 +23,7 @@ class HogwildOptimizer(torch.optim.Optimizer):
         optimizer: of the shared network's parameters.
     """
 
-    def __init__(self, own: nn.Module | Network, shared: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    def __init__(self, own: nn.Module | ActorCritic, shared: nn.Module, optimizer: torch.optim.Optimizer) -> None:
         super().__init__(own.parameters(), {})
         self._own, self._shared = [*own.parameters()], [*shared.parameters()]
         self._all = [*zip((*self._own, *own.buffers()), (*self._shared, *shared.buffers()), strict=True)]

@@ -8,7 +8,6 @@ import multiprocessing
 import time
 from collections.abc import Mapping
 from multiprocessing.connection import Connection
-from typing import cast
 
 import numpy as np
 import torch
@@ -22,7 +21,8 @@ from kartrl.acting.slab import Slab
 from kartrl.algorithms import heads_of
 from kartrl.config import Config
 from kartrl.envs.spec import EnvSpec
-from kartrl.hardware.devices import choose_device, keep_freed_memory
+from kartrl.hardware.allocator import keep_freed_memory
+from kartrl.hardware.devices import choose_device
 from kartrl.hogwild.board import HogwildBoard
 from kartrl.hogwild.optimizer import HogwildOptimizer
 from kartrl.learning.counters import Counters
@@ -31,7 +31,7 @@ from kartrl.learning.learner import Learner, Update, make_learner
 from kartrl.learning.optimizers import hold_state, make_optimizer
 from kartrl.learning.schedules import Progress
 from kartrl.metrics.stopwatch import WORKER_STAGES, Stopwatch
-from kartrl.models import ActorCritic, Network, make_distribution, make_network
+from kartrl.models import ActorCritic, make_distribution, make_network
 from kartrl.models.mirror_symmetry import symmetry_of
 from kartrl.processes.spawn import environments_hosted
 from kartrl.training.trainer import Trainer
@@ -103,7 +103,7 @@ class Worker:
             network,
             spec.action,
             self._optimizer,
-            normalising=cast(Network, shared),
+            normalising=shared,
             symmetry=symmetry_of(network, spec),
         )
         self.trainer = _WorkerTrainer(learner, config, board, number, before)

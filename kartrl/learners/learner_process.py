@@ -16,7 +16,8 @@ from kartrl.algorithms import heads_of
 from kartrl.config import Config
 from kartrl.envs.spec import EnvSpec
 from kartrl.errors import RunFailed
-from kartrl.hardware.devices import keep_freed_memory, learner_device
+from kartrl.hardware.allocator import keep_freed_memory
+from kartrl.hardware.devices import learner_device
 from kartrl.learning.counters import Counters
 from kartrl.learning.gradient_reducer import SeveralLearners
 from kartrl.learning.learner import LearnerState, make_learner
@@ -27,6 +28,7 @@ from kartrl.models.mirror_symmetry import symmetry_of
 from kartrl.processes.child import end_children, resume_fork_server
 from kartrl.processes.spawn import allow_children, start_method
 from kartrl.processes.watchdog import Suspension
+from kartrl.sizing.preloading import preloaded
 from kartrl.training.central import Central
 from kartrl.training.trainer import Trainer
 
@@ -74,7 +76,7 @@ def run(
         )
         learner.load_state(LearnerState(*state))
         trainer = Trainer(learner, config.optimizer, Progress(config.run, before), before)
-        context = start_method() if sizes.predictors else start_method("kartrl.acting.own_predictor")
+        context = start_method(*preloaded(config))
         _work(Central(config, sizes, spec, context, trainer, server.send), server)
 
 

@@ -26,9 +26,9 @@ from kartrl.errors import UserError
 from kartrl.files import write_whole
 from kartrl.learning.counters import Counters
 from kartrl.learning.optimizers import state_shapes
-from kartrl.models import ActorCritic, Network, make_network
+from kartrl.models import ActorCritic, make_network
 
-FORMAT = "kartrl checkpoint 6"
+FORMAT = "kartrl checkpoint 7"
 LARGEST = 1 << 32  # bytes; a larger file is not one of ours
 LARGEST_HEADER = 1 << 20
 LARGEST_RANDOM = 65_536  # bytes of a random generator's state
@@ -154,7 +154,7 @@ def for_driving(checkpoint: Checkpoint, half: bool) -> Checkpoint:
     return checkpoint._replace(network=weights, optimizer={}, random={}, algorithm={}, contents=None, provenance=public)
 
 
-def load_network(checkpoint: Checkpoint, device: torch.device) -> Network:
+def load_network(checkpoint: Checkpoint, device: torch.device) -> ActorCritic:
     """The network of a checkpoint, on `device`, in evaluation mode and fp32: it decides alike on every machine.
 
     Raises:
@@ -167,7 +167,7 @@ def load_network(checkpoint: Checkpoint, device: torch.device) -> Network:
     return network.to(device).eval()
 
 
-def fit(network: Network, weights: dict[str, Tensor]) -> None:
+def fit(network: ActorCritic, weights: dict[str, Tensor]) -> None:
     """Load `weights` into `network`.
 
     Raises:

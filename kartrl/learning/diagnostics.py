@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from kartrl.algorithms.algorithm import Loss
-from kartrl.models import Distribution, Network, run
+from kartrl.models import ActorCritic, Distribution, run
 from kartrl.trajectory import Trajectory
 
 QUANTILES = (0.05, 0.5, 0.95)
@@ -68,7 +68,7 @@ class PolicyProbe:
         trajectory: of the batch, on the network's device.
     """
 
-    def __init__(self, network: Network, distribution: Distribution, trajectory: Trajectory[Tensor]) -> None:
+    def __init__(self, network: ActorCritic, distribution: Distribution, trajectory: Trajectory[Tensor]) -> None:
         self._network, self._distribution = network, distribution
         some = trajectory.valid.any(0).nonzero()[:PROBE_UNROLLS, 0]
         self._trajectory = trajectory.unrolls(some if len(some) else slice(0, 1))
@@ -81,5 +81,4 @@ class PolicyProbe:
 
     @torch.no_grad()
     def _policy(self) -> Tensor:
-        output = run(self._network, self._trajectory)
-        return output.policy[:-1].detach()  # a scripted network records gradients despite no_grad
+        return run(self._network, self._trajectory).policy[:-1]

@@ -9,7 +9,6 @@ from torch import Tensor
 from kartrl.algorithms import Algorithm
 from kartrl.algorithms.algorithm import Batch, Loss
 from kartrl.learning.optimizers import in_layout
-from kartrl.models.scripting import unoptimised
 from kartrl.trajectory import WITHOUT_TIME, Trajectory
 
 SEEN = 4  # minibatches of a shape before its graph is captured, which takes as long as some of them
@@ -37,11 +36,10 @@ class CudaCapture:
     def __call__(self, work: Callable[[], Result]) -> tuple[Result, Callable[[], None]]:
         """See `Capture`; other threads may use the device meanwhile."""
         graph, stream = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
-        with unoptimised():  # TorchScript would compile what the graph contains
-            for _ in range(WARM_UPS):
-                work()
-            with torch.cuda.graph(graph, pool=self._pool, stream=stream, capture_error_mode="thread_local"):
-                result = work()
+        for _ in range(WARM_UPS):
+            work()
+        with torch.cuda.graph(graph, pool=self._pool, stream=stream, capture_error_mode="thread_local"):
+            result = work()
         self._pool = self._pool or graph.pool()
         return result, graph.replay
 

@@ -22,7 +22,7 @@ from kartrl.learning.gradient_reducer import GradientReducer, OneLearner
 from kartrl.learning.graphed_loss import Capture, CudaCapture, GraphedLoss
 from kartrl.learning.optimizers import FACTOR, get_state, make_optimizer, set_state
 from kartrl.learning.update_threads import UpdateThreads
-from kartrl.models import Network, make_distribution, run
+from kartrl.models import ActorCritic, make_distribution, run
 from kartrl.models.mirror_symmetry import MirrorSymmetry
 from kartrl.trajectory import Trajectory
 
@@ -133,7 +133,7 @@ class Learner:
 
     def __init__(
         self,
-        network: Network,
+        network: ActorCritic,
         algorithm: Algorithm[Any],
         optimizer: torch.optim.Optimizer,
         *,
@@ -144,7 +144,7 @@ class Learner:
         threads: UpdateThreads | None = None,
         cloning: Cloning | None = None,
         reducer: GradientReducer | None = None,
-        normalising: Network | None = None,
+        normalising: ActorCritic | None = None,
         capture: Capture | None = None,
         symmetry: MirrorSymmetry | None = None,
     ) -> None:
@@ -153,7 +153,7 @@ class Learner:
         self._schedule, self._kl_target = learning_rate, kl_target
         self.gradient_clip, self._part_steps = gradient_clip, part_steps
         self._cloning, self.threads = cloning, threads or UpdateThreads()
-        self._parameters = list(network.parameters())  # listed once, as this is slow for a scripted module
+        self._parameters = list(network.parameters())
         self.reducer: GradientReducer = reducer or OneLearner()
         algorithm.gather = self.reducer.gather
         self._graphed = GraphedLoss(self._gradients, algorithm, self._parameters, capture) if capture else None
@@ -286,12 +286,12 @@ class Learner:
 
 def make_learner(
     config: Config,
-    network: Network,
+    network: ActorCritic,
     action: ActionSpec,
     optimizer: torch.optim.Optimizer | None = None,
     reducer: GradientReducer | None = None,
     threads: UpdateThreads | None = None,
-    normalising: Network | None = None,
+    normalising: ActorCritic | None = None,
     capture: Capture | None = None,
     symmetry: MirrorSymmetry | None = None,
 ) -> Learner:

@@ -1,6 +1,6 @@
 """Encoder, core, and heads for policy and value."""
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +11,6 @@ from kartrl.envs.spec import ActionSpec
 from kartrl.models.distributions import make_distribution
 from kartrl.models.heads import AdvantageHead, initialised, policy_head
 from kartrl.models.normaliser import RunningNormaliser
-from kartrl.models.scripting import export
 from kartrl.models.trunk import Trunk
 
 VALUE = frozenset({"value"})  # the heads that most algorithms need besides the policy's
@@ -34,19 +33,18 @@ class ActorCritic(nn.Module):
             sum_a pi(a) Q(a), is then the value of an observation. For continuous actions "q" means "value" and the
             advantage of any action, the two streams of ACER's stochastic dueling network (arXiv:1611.01224).
 
+    Attributes:
+        state_size: S.
+        parameter_size: P.
+        normalises: whether `observe` has an effect.
+        normalises_returns: whether `observe_returns` has one.
+        masked: whether the environment says which actions are legal.
+
     Raises:
         UserError: the convolutions do not fit the image.
     """
 
-    state_size: Final[int]
-    normalises: Final[bool]  # whether `observe` has an effect
-    normalises_returns: Final[bool]  # whether `observe_returns` has an effect
-    separate: Final[bool]  # constant when the module is compiled: branches on it are eliminated
-    detached: Final[bool]
-    has_q: Final[bool]
-    dueling: Final[bool]
-    masked: Final[bool]  # the environment says which actions are legal
-    parameter_size: Final[int]  # P
+    state_size: int
 
     def __init__(
         self,
@@ -72,12 +70,10 @@ class ActorCritic(nn.Module):
         self.normalises_returns = section.normalise_returns
         self.returns = RunningNormaliser((1,)) if self.normalises_returns else nn.Identity()
 
-    @export
     def initial_state(self, batch: int) -> Tensor:
         """The recurrent state at the start of an episode, float32 [batch, S] of zeros."""
         return torch.zeros(batch, self.state_size, device=self.policy.weight.device)
 
-    @export
     def step(
         self, observation: Tensor, first: Tensor, state: Tensor, restriction: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
@@ -102,7 +98,6 @@ class ActorCritic(nn.Module):
         output = self._say(features, features, restriction)
         return output.policy, output.value, state
 
-    @export
     def act(
         self,
         observation: Tensor,
@@ -127,12 +122,10 @@ class ActorCritic(nn.Module):
         log_prob = self.distribution.log_prob(parameters, action)
         return torch.cat([action, log_prob.unsqueeze(1), value.unsqueeze(1), parameters], 1), state
 
-    @export
     def features(self, observation: Tensor) -> Tensor:
         """The policy encoder's features of observations [N, ...]: float32 [N, F]."""
         return self.trunk.encoder(observation)
 
-    @export
     def advantages(self, features: Tensor, action: Tensor) -> Tensor:
         """A(x, a) of n continuous actions [n, ..., D] for each of an output's features [..., F]: [n, ...].
 
@@ -142,21 +135,18 @@ class ActorCritic(nn.Module):
             return self.advantage(features, action)
         raise RuntimeError("the network has no such head")
 
-    @export
     def observe(self, observation: Tensor) -> None:
         """Add observations [N, ...], all finite, to the running statistics with which the encoder normalises them."""
         self.trunk.observe(observation)
         if self.separate:
             self.critic.observe(observation)
 
-    @export
     def return_deviation(self) -> Tensor:
         """Running standard deviation of returns, float32 [1]; rewards are divided by it, so values are in this unit."""
         if self.normalises_returns:
             return (self.returns.var + self.returns.epsilon).sqrt()
         return torch.ones(1)
 
-    @export
     def observe_returns(self, value_target: Tensor, unit: float) -> None:
         """Add value targets [N], all finite, to the statistics of returns.
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from kartrl.models import Network
+from kartrl.models import ActorCritic
 
 
 class AverageNetwork:
@@ -17,11 +17,11 @@ class AverageNetwork:
     """
 
     def __init__(self) -> None:
-        self._network: Network | None = None
+        self._network: ActorCritic | None = None
         self._loaded: Mapping[str, Tensor] = {}
 
     @torch.no_grad()
-    def of(self, network: Network) -> Network:
+    def of(self, network: ActorCritic) -> ActorCritic:
         """The average network; the first call creates it."""
         if self._network is None:
             self._network = copy.deepcopy(network)
@@ -32,7 +32,7 @@ class AverageNetwork:
         return self._network
 
     @torch.no_grad()
-    def follow(self, network: Network, decay: float) -> None:
+    def follow(self, network: ActorCritic, decay: float) -> None:
         """w <- decay w + (1 - decay) w'; nothing before the first call of `of`."""
         if self._network is None:
             return

@@ -1,7 +1,6 @@
 """Recurrent cores, between encoder and heads. The state of an environment is one row of a tensor, float32 [B, S]."""
 
 from collections.abc import Callable
-from typing import Final
 
 import torch
 from torch import Tensor, nn
@@ -12,9 +11,6 @@ from kartrl.models.own_parts import make_own_core
 
 class NoCore(nn.Module):
     """No recurrence: S = 0."""
-
-    state_size: Final[int]
-    size: Final[int]
 
     def __init__(self, features: int) -> None:
         super().__init__()
@@ -34,8 +30,6 @@ class RecurrentCore(nn.Module):
         bptt: gradients flow back through the steps of an unroll; else each step takes the previous state as given.
     """
 
-    bptt: Final[bool]
-
     def __init__(self, bptt: bool) -> None:
         super().__init__()
         self.bptt = bptt
@@ -53,9 +47,6 @@ class RecurrentCore(nn.Module):
 
 class LstmCore(RecurrentCore):
     """An LSTM; its state is the output followed by the cell: S = 2 * size."""
-
-    state_size: Final[int]
-    size: Final[int]
 
     def __init__(self, features: int, size: int, bptt: bool) -> None:
         super().__init__(bptt)
@@ -95,9 +86,6 @@ class LstmCore(RecurrentCore):
 class GruCore(RecurrentCore):
     """A gated recurrent unit (arXiv:1406.1078); its state is the output: S = size."""
 
-    state_size: Final[int]
-    size: Final[int]
-
     def __init__(self, features: int, size: int, bptt: bool) -> None:
         super().__init__(bptt)
         self.gru = nn.GRU(features, size)
@@ -125,9 +113,6 @@ class GruCore(RecurrentCore):
 
 class OwnCore(RecurrentCore):
     """A core of the user's own; see `make_own_core`."""
-
-    state_size: Final[int]
-    size: Final[int]
 
     def __init__(self, section: Model, features: int) -> None:
         super().__init__(section.bptt)

@@ -1,4 +1,4 @@
-"""Action distributions: each contains its arithmetic, has no weights, and can be scripted.
+"""Action distributions: each contains its arithmetic, and has no weights.
 
 A distribution is described by `parameters`, float32 [..., parameter_size], which `normalise` computes from a policy
 head's output; actions are float32 [..., action_columns]. Leading dimensions are arbitrary; log-probabilities, entropies
@@ -7,7 +7,7 @@ and divergences have only those.
 
 import math
 from collections.abc import Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -16,6 +16,10 @@ from torch.nn import functional
 
 from kartrl.envs.masks import ILLEGAL
 from kartrl.envs.spec import ActionSpec, Binary, Continuous, Discrete, Part
+
+_nodes, _weights = np.polynomial.hermite_e.hermegauss(32)
+QUADRATURE = _nodes.tolist(), (_weights / _weights.sum()).tolist()
+"""Gauss-Hermite nodes and weights, for expectations under a standard normal."""
 
 
 class Distribution(Protocol):
@@ -29,6 +33,10 @@ class Distribution(Protocol):
 
     @property
     def noise_size(self) -> int: ...
+
+    @property
+    def noises(self) -> tuple[tuple[str, int], ...]:
+        """Columns of each kind of noise, by the names of NumPy's generators."""
 
     def noise(self, batch: int, device: torch.device, generator: torch.Generator | None) -> Tensor:
         """Noise for `sample` of this many actions, float32 [batch, noise_size]; by default from torch's generator."""
@@ -64,17 +72,14 @@ class Distribution(Protocol):
 class Categorical(nn.Module):
     """Independent choices, of one of so many actions each; parameters are the actions' log-probabilities."""
 
-    parameter_size: Final[int]
-    action_columns: Final[int]
-    noise_size: Final[int]
-    sizes: Final[list[int]]
-    ILLEGAL: Final[float]  # a log-probability that only an illegal action has
+    ILLEGAL = 0.5 * ILLEGAL  # a log-probability that only an illegal action has
 
     def __init__(self, *sizes: int) -> None:
         super().__init__()
-        self.sizes, self.ILLEGAL = list(sizes), 0.5 * ILLEGAL
+        self.sizes = list(sizes)
         self.parameter_size = self.noise_size = sum(sizes)
         self.action_columns = len(sizes)
+        self.noises = (("standard_exponential", self.noise_size),)
 
     def noise(self, batch: int, device: torch.device, generator: torch.Generator | None) -> Tensor:
         """See `Distribution`: exponential, of rate 1."""
@@ -117,15 +122,12 @@ class Categorical(nn.Module):
 class Bernoulli(nn.Module):
     """Independent bits, 0 or 1; parameters are the logits of ones."""
 
-    parameter_size: Final[int]
-    action_columns: Final[int]
-    noise_size: Final[int]
-    ILLEGAL: Final[float]  # a logit that only a bit that must be 0 has
+    ILLEGAL = 0.5 * ILLEGAL  # a logit that only a bit that must be 0 has
 
     def __init__(self, bits: int) -> None:
         super().__init__()
-        self.ILLEGAL = 0.5 * ILLEGAL
         self.parameter_size = self.action_columns = self.noise_size = bits
+        self.noises = (("random", bits),)
 
     def noise(self, batch: int, device: torch.device, generator: torch.Generator | None) -> Tensor:
         """See `Distribution`: uniform, 0 to 1."""
@@ -165,22 +167,14 @@ class DiagonalGaussian(nn.Module):
             action (Haarnoja et al. 2018, arXiv:1801.01290, appendix C).
     """
 
-    parameter_size: Final[int]
-    action_columns: Final[int]
-    noise_size: Final[int]
-    squash: Final[bool]
-    LOG_DEVIATION: Final[tuple[float, float]]  # bounds
-    LARGEST: Final[float]  # squashed actions beyond it, due to rounding, are clamped to it
-    NODES: Final[tuple[float, ...]]  # of Gauss-Hermite quadrature, for expectations under a standard normal
-    WEIGHTS: Final[tuple[float, ...]]
+    LOG_DEVIATION = -5.0, 2.0  # bounds
+    LARGEST = 1 - 2.0**-20  # squashed actions beyond it, due to rounding, are clamped to it
 
     def __init__(self, size: int, squash: bool = False) -> None:
         super().__init__()
         self.parameter_size, self.squash = 2 * size, squash
         self.action_columns = self.noise_size = size
-        self.LOG_DEVIATION, self.LARGEST = (-5.0, 2.0), 1 - 2.0**-20
-        nodes, weights = np.polynomial.hermite_e.hermegauss(32)
-        self.NODES, self.WEIGHTS = tuple(nodes.tolist()), tuple((weights / weights.sum()).tolist())
+        self.noises = (("standard_normal", size),)
 
     def noise(self, batch: int, device: torch.device, generator: torch.Generator | None) -> Tensor:
         """See `Distribution`: standard normal."""
@@ -189,7 +183,7 @@ class DiagonalGaussian(nn.Module):
     def normalise(self, output: Tensor) -> Tensor:
         """See `Distribution`: log deviations are clamped."""
         mean, log_deviation = output.chunk(2, -1)
-        return torch.cat([mean, log_deviation.clamp(self.LOG_DEVIATION[0], self.LOG_DEVIATION[1])], -1)
+        return torch.cat([mean, log_deviation.clamp(*self.LOG_DEVIATION)], -1)
 
     def sample(self, parameters: Tensor, noise: Tensor) -> Tensor:
         mean, log_deviation = parameters.chunk(2, -1)
@@ -219,8 +213,7 @@ class DiagonalGaussian(nn.Module):
         mean, log_deviation = parameters.chunk(2, -1)
         entropy = log_deviation + 0.5 * math.log(2 * math.pi * math.e)
         if self.squash:
-            nodes = torch.tensor(self.NODES, dtype=parameters.dtype, device=parameters.device)
-            weights = torch.tensor(self.WEIGHTS, dtype=parameters.dtype, device=parameters.device)
+            nodes, weights = (parameters.new_tensor(each) for each in QUADRATURE)
             drawn = mean.unsqueeze(-1) + log_deviation.exp().unsqueeze(-1) * nodes
             entropy = entropy + (weights * log_slope_of_tanh(drawn)).sum(-1)
         return entropy.sum(-1)
@@ -246,13 +239,6 @@ def log_slope_of_tanh(x: Tensor) -> Tensor:
 class Product(nn.Module):
     """Distributions of several kinds, independent of each other; columns and parameters follow one another."""
 
-    parameter_size: Final[int]
-    action_columns: Final[int]
-    noise_size: Final[int]
-    parameters_of: Final[list[int]]  # numbers of parameters, columns and noise of each part
-    columns_of: Final[list[int]]
-    noise_of: Final[list[int]]
-
     def __init__(self, parts: Sequence[Any]) -> None:
         super().__init__()
         self.parts: Any = nn.ModuleList(parts)
@@ -261,6 +247,7 @@ class Product(nn.Module):
         self.noise_of = [part.noise_size for part in parts]
         self.parameter_size, self.action_columns = sum(self.parameters_of), sum(self.columns_of)
         self.noise_size = sum(self.noise_of)
+        self.noises = tuple(noise for part in parts for noise in part.noises)
 
     def noise(self, batch: int, device: torch.device, generator: torch.Generator | None) -> Tensor:
         return torch.cat([part.noise(batch, device, generator) for part in self.parts], -1)

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from typing import Final
 
 import torch
 from torch import Tensor, nn
@@ -25,9 +24,6 @@ class Convolution(nn.Conv2d):
     Args:
         image: the input, [B, C, H, W], is of 0 to 255 and scaled to at most 1, by way of the weights, which are fewer.
     """
-
-    scale: Final[float]  # constant when the module is compiled: branches on it are eliminated
-    columns: Final[int]  # read as one; 1 if each by itself
 
     def __init__(
         self,
@@ -68,9 +64,6 @@ class Linear(nn.Linear):
 class Dense(nn.Module):
     """A linear layer, optional layer normalisation (arXiv:1607.06450), and the activation, in the input's precision."""
 
-    norm: Final[bool]
-    tanh: Final[bool]
-
     def __init__(self, inputs: int, outputs: int, section: Model) -> None:
         super().__init__()
         self.linear = Linear(inputs, outputs)
@@ -92,8 +85,6 @@ class Convolutions(nn.Module):
     Attributes:
         shape: of the output, (C, H, W).
     """
-
-    pooled: Final[bool]
 
     def __init__(
         self,
@@ -182,11 +173,6 @@ class ImageEncoder(nn.Module):
         observation: its shape.
     """
 
-    bf16: Final[bool]
-    normalises: Final[bool]
-    average: Final[bool]
-    features: Final[int]
-
     def __init__(
         self, section: Model, observation: Shape, body: Convolutions | ResidualConvolutions, linear: bool
     ) -> None:
@@ -219,11 +205,6 @@ class MlpEncoder(nn.Module):
 
     Returns float32 [B, hidden_size]. It is always fp32, as bf16 gains nothing.
     """
-
-    bf16: Final[bool]
-    normalises: Final[bool]
-    features: Final[int]
-    scale: Final[float]
 
     def __init__(self, section: Model, shape: tuple[int, ...]) -> None:
         super().__init__()

@@ -1,7 +1,5 @@
 """Heads, on the output of encoder and core: for the policy, the value, and the advantage of continuous actions."""
 
-from typing import Final
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -11,10 +9,12 @@ from kartrl.envs.spec import ActionSpec, Continuous
 
 
 class FreeDeviation(nn.Linear):
-    """A policy's parameters by a linear layer, but log deviations as weights, the same in every state."""
+    """A policy's parameters by a linear layer, but log deviations as weights, the same in every state.
 
-    given: Final[list[int]]  # number of parameters of each part of the actions that the layer gives
-    free: Final[list[int]]  # number of its log deviations, which follow these
+    Attributes:
+        given: numbers of parameters of each part of the actions that the layer gives.
+        free: numbers of its log deviations, which follow these.
+    """
 
     def __init__(self, inputs: int, action: ActionSpec) -> None:
         free = [part.columns if isinstance(part, Continuous) else 0 for part in action.parts]
@@ -27,10 +27,8 @@ class FreeDeviation(nn.Linear):
         """[..., inputs] -> [..., P]."""
         output = functional.linear(x, self.weight, self.bias)
         deviation = self.log_deviation.expand(output.shape[:-1] + self.log_deviation.shape)
-        parts: list[Tensor] = []
-        for given, free in zip(output.split(self.given, -1), deviation.split(self.free, -1)):  # noqa: B905
-            parts += [given, free]
-        return torch.cat(parts, -1)
+        pairs = zip(output.split(self.given, -1), deviation.split(self.free, -1), strict=True)
+        return torch.cat([part for pair in pairs for part in pair], -1)
 
 
 class AdvantageHead(nn.Module):
@@ -38,8 +36,6 @@ class AdvantageHead(nn.Module):
 
     Actions are clipped to their bounds, as the environment does.
     """
-
-    features: Final[int]
 
     def __init__(self, features: int, dimensions: int, hidden: int) -> None:
         super().__init__()

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from kartrl.envs.spec import EnvSpec
 from kartrl.errors import UserError
-from kartrl.models import Network
+from kartrl.models import ActorCritic
 
 CLOSE = 1e-3  # weights that differ by this fraction of the largest are still tied; rounding moves them by far less
 Named = Iterator[tuple[str, Tensor]]  # names of parameters, and for each weight the one tied to it, int64 [numel]
@@ -33,7 +33,7 @@ class MirrorSymmetry:
         UserError: the network cannot be symmetric: a layer is odd, or its stride does not fit the width.
     """
 
-    def __init__(self, network: Network, shape: tuple[int, ...], mirrored: Sequence[int]) -> None:
+    def __init__(self, network: ActorCritic, shape: tuple[int, ...], mirrored: Sequence[int]) -> None:
         partners = dict(_of_network(network, shape, torch.tensor(mirrored)))
         device = next(iter(network.parameters())).device
         self._partners = [partners[name].to(device) for name, _ in network.named_parameters()]
@@ -63,7 +63,7 @@ class MirrorSymmetry:
                 gradient.copy_((0.5 * (flat + flat[partners])).view_as(gradient))
 
 
-def symmetry_of(network: Network, spec: EnvSpec) -> MirrorSymmetry | None:
+def symmetry_of(network: ActorCritic, spec: EnvSpec) -> MirrorSymmetry | None:
     """The symmetry of a network for this environment; None if it names no mirrored actions."""
     return MirrorSymmetry(network, spec.observation.shape, spec.mirrored) if spec.mirrored else None
 
@@ -83,7 +83,7 @@ def _of_trunk(name: str, trunk: Any, shape: tuple[int, ...]) -> Any:
     encoder = trunk.encoder
     if encoder.normalises:
         raise UserError("model.normalise_observations: running means of pixels are not symmetric; set it to false")
-    if hasattr(encoder, "module") or hasattr(trunk.core, "module"):  # scripted or not
+    if hasattr(encoder, "module") or hasattr(trunk.core, "module"):
         raise UserError("model.encoder and model.core: how mirror images change your own layers is unknown")
     image = _of_image if hasattr(encoder, "body") else _of_pixels
     features = yield from image(f"{name}.encoder", encoder, shape)

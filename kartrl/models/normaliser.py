@@ -1,11 +1,7 @@
 """Running normalisation of observations."""
 
-from typing import Final
-
 import torch
 from torch import Tensor, nn
-
-from kartrl.models.scripting import export
 
 EPSILON = 1e-8
 PIXEL_EPSILON = 1 / 255**2  # so that a deviation of one level or less is not magnified much
@@ -19,8 +15,7 @@ class RunningNormaliser(nn.Module):
     still moves after billions of observations.
     """
 
-    bound: Final[float] = 10.0  # standard deviations to which values are clipped
-    epsilon: Final[float]  # added to the variance, or a constant dimension would be divided by 0
+    bound = 10.0  # standard deviations to which values are clipped
     mean: Tensor  # float32 [...]
     mean_rest: Tensor  # float32 [...]; mean + mean_rest is the mean
     var: Tensor  # float32 [...], population variance: divided by count
@@ -38,7 +33,6 @@ class RunningNormaliser(nn.Module):
         """Observations float32 [N, ...], normalised and clipped to +-10, float32 [N, ...]."""
         return ((x - self.mean - self.mean_rest) * (self.var + self.epsilon).rsqrt()).clamp(-self.bound, self.bound)
 
-    @export
     def update(self, x: Tensor) -> None:
         """Add observations, finite float32 [N, ...], from any device, by Chan's formula; if N is 0, nothing changes."""
         x = x.to(self.mean.device)

@@ -1,7 +1,7 @@
 """Encoders and cores of the user's own, made by functions that `model.encoder` and `model.core` name."""
 
 import math
-from typing import Any, Final
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -20,11 +20,6 @@ class OwnEncoder(nn.Module):
     The user's function gets the shape of what its module reads, (C, H, W) or (D,): images as float32 of 0 to 1,
     vectors as they are, or both normalised.
     """
-
-    bf16: Final[bool]
-    normalises: Final[bool]
-    image: Final[bool]
-    features: Final[int]
 
     def __init__(self, section: Model, shape: tuple[int, ...]) -> None:
         super().__init__()

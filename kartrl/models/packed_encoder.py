@@ -1,7 +1,5 @@
 """Encoders of whole observations: of their only part, or of each part of packed ones, by offsets in their rows."""
 
-from typing import Final
-
 import torch
 from torch import Tensor, nn
 
@@ -14,15 +12,12 @@ from kartrl.models.encoders import make_part_encoder
 class PartEncoder(nn.Module):
     """The encoder of one part of packed rows, uint8 [B, N] -> float32 [B, features]."""
 
-    begin: Final[int]
-    end: Final[int]
-    image: Final[bool]
-    features: Final[int]
+    features: int
 
     def __init__(self, section: Model, part: ObservationPart, begin: int) -> None:
         super().__init__()
         self.begin, self.end, self.image = begin, begin + part.nbytes, part.is_image
-        self.shape = list(part.shape)  # TorchScript has no other sequence of any length
+        self.shape = part.shape
         try:
             self.encoder = make_part_encoder(section, part.shape)
         except UserError as error:
@@ -39,15 +34,11 @@ class PartEncoder(nn.Module):
         part = rows[:, self.begin : self.end]
         if self.image:
             return part.unflatten(1, self.shape)
-        # TorchScript knows no view of another dtype: it takes the dtype's number for a shape
-        return torch.view_copy(part, dtype=torch.float32)
+        return part.clone().view(torch.float32)  # the copy is aligned
 
 
 class PackedEncoder(nn.Module):
     """An encoder for each part of packed rows, uint8 [B, N] -> float32 [B, features], one after another."""
-
-    normalises: Final[bool]
-    features: Final[int]
 
     def __init__(self, section: Model, observation: ObservationSpec) -> None:
         super().__init__()
@@ -58,10 +49,7 @@ class PackedEncoder(nn.Module):
         self.features = sum(part.features for part in parts)
 
     def forward(self, observation: Tensor) -> Tensor:
-        features: list[Tensor] = []
-        for part in self.parts:
-            features.append(part(observation))  # TorchScript unrolls this loop, but no comprehension
-        return torch.cat(features, 1)
+        return torch.cat([part(observation) for part in self.parts], 1)
 
     def observe(self, observation: Tensor) -> None:
         """Add observations [N, ...] to the running statistics of all parts, if there are any."""

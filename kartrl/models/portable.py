@@ -27,7 +27,7 @@ class Portable(nn.Module):
         if the network is recurrent, the next state.
 
     Args:
-        network: not scripted; its encoders are replaced where observations have several parts with images.
+        network: its encoders are replaced where observations have several parts with images.
     """
 
     def __init__(self, network: ActorCritic, observation: ObservationSpec, action: ActionSpec, masked: bool) -> None:

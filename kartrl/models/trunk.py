@@ -1,7 +1,5 @@
 """Encoder and core: everything between an observation and the heads."""
 
-from typing import Final
-
 import torch
 from torch import Tensor, nn
 
@@ -13,9 +11,6 @@ from kartrl.models.packed_encoder import make_encoder
 
 class Trunk(nn.Module):
     """An encoder and a core; its features are the core's output, [..., size]."""
-
-    state_size: Final[int]
-    size: Final[int]
 
     def __init__(self, section: Model, observation: ObservationSpec) -> None:
         super().__init__()

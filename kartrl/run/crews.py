@@ -20,7 +20,7 @@ from kartrl.learning.learner import make_learner
 from kartrl.learning.optimizers import set_state
 from kartrl.learning.schedules import Progress
 from kartrl.learning.update_threads import UpdateThreads
-from kartrl.models import Network
+from kartrl.models import ActorCritic
 from kartrl.models.mirror_symmetry import MirrorSymmetry, symmetry_of
 from kartrl.nodes.crew import Nodes
 from kartrl.sizing.compatibility import is_hogwild
@@ -31,7 +31,9 @@ from kartrl.training.trainer import Trainer
 Say = Callable[[str], None]
 
 
-def tied(config: Config, network: Network, spec: EnvSpec, resume: Checkpoint | None, say: Say) -> MirrorSymmetry | None:
+def tied(
+    config: Config, network: ActorCritic, spec: EnvSpec, resume: Checkpoint | None, say: Say
+) -> MirrorSymmetry | None:
     """Make a new network symmetric if the environment is; None if it is not, or the network cannot be.
 
     Raises:
@@ -59,7 +61,7 @@ def make_crew(
     sizes: Sizes,
     spec: EnvSpec,
     context: Any,
-    network: Network,
+    network: ActorCritic,
     symmetry: MirrorSymmetry | None,
     resume: Checkpoint | None,
     progress: Progress,

@@ -19,7 +19,7 @@ from kartrl.learning.counters import Counters
 from kartrl.learning.optimizers import state_shapes
 from kartrl.models import ActorCritic
 
-HOW_COMPUTED = {"precision", "torchscript", "bptt"}  # keys of [model] that do not change the meaning of weights
+HOW_COMPUTED = {"precision", "bptt"}  # keys of [model] that do not change the meaning of weights
 OF_STATE = ("name", "amsgrad", "centered", "momentum", "kl_target")  # keys of [optimizer] that determine its state
 OF_CHANNELS = {"environment.grayscale", "environment.frame_stack"}  # keys that determine an image's channels
 OF_IMAGES = {"environment.height", "environment.width", *OF_CHANNELS}  # those that determine its shape

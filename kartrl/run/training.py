@@ -22,6 +22,7 @@ from kartrl.launch import known, named, typed
 from kartrl.learning.counters import Counters
 from kartrl.processes.end_request import EndRequest
 from kartrl.processes.spawn import start_method
+from kartrl.sizing.preloading import preloaded
 
 if TYPE_CHECKING:
     from kartrl.run.callbacks import Callbacks
@@ -60,7 +61,7 @@ def train(
     if resume is None:
         trust_here(named_modules(config.model))  # as it is the user's own configuration
     # The fork server starts, and loads torch, if agents will need it, while this process does.
-    start_method(*["kartrl.acting.own_predictor"] * config.allows_own_networks)
+    start_method(*preloaded(config, known=resume is None))
     with contextlib.ExitStack() as stack:
         request = EndRequest(tidy=stack.close)
         stored = server = None

@@ -8,6 +8,7 @@ import torch
 from kartrl.acting.actors import Acting
 from kartrl.acting.messages import EpisodeEnd
 from kartrl.acting.predictor import ArrivalPacing, Pacing
+from kartrl.acting.recording import own_network
 from kartrl.acting.sizes import Sizes
 from kartrl.acting.supervisor import first_seed
 from kartrl.config import Config
@@ -36,8 +37,8 @@ class Central(Crew):
         self.trainer = trainer
         self._first_update = trainer.counters.updates
         seed = first_seed(config.run.seed, self._first_update)
-        weights = None if sizes.predictors else trainer.weights.share()
-        self._acting = Acting(config, sizes, spec, context, seed, say, weights)
+        own = None if sizes.predictors else own_network(config, spec, sizes, trainer.weights)
+        self._acting = Acting(config, sizes, spec, context, seed, say, own)
         self._slab = self._acting.slab
         self.supervisor: Team = self._acting.supervisor
         self._pacing, source = self._make_order()

@@ -5,7 +5,7 @@ import torch
 
 from kartrl.acting.published_weights import PublishedWeights
 from kartrl.hardware.streams import RoleStream
-from kartrl.models import Network, for_inference
+from kartrl.models import ActorCritic, for_inference
 
 PART = 256  # observations that go through the network at once
 
@@ -16,7 +16,7 @@ class Embedding:
     One thread at a time may call it.
     """
 
-    def __init__(self, network: Network, weights: PublishedWeights) -> None:
+    def __init__(self, network: ActorCritic, weights: PublishedWeights) -> None:
         self._network, self._weights = for_inference(network), weights
         self._device = next(iter(network.parameters())).device
         self._version, self._stream = -1, RoleStream(self._device)

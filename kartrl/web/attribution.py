@@ -1,7 +1,7 @@
 """Which pixels and numbers of an observation move the network's value and the probability of its action."""
 
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import cv2
 import numpy as np
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from kartrl.learning import checkpoint
-from kartrl.models import ActorCritic, make_distribution
+from kartrl.models import make_distribution
 from kartrl.viewer.show import Thought
 
 BLUR = 1.5  # standard deviation, pixels
@@ -28,11 +28,11 @@ class Attribution:
     def __init__(self, path: Path) -> None:
         self.path = path
         loaded = checkpoint.load(path)
-        model = loaded.config.model.model_copy(update={"torchscript": False})
+        model = loaded.config.model
         if model.critic == "detached":  # the same weights; what the value sees counts, whatever it has trained
             model = model.model_copy(update={"critic": "shared"})
         config = loaded.config.model_copy(update={"model": model})
-        self._network = cast(ActorCritic, checkpoint.load_network(loaded._replace(config=config), torch.device("cpu")))
+        self._network = checkpoint.load_network(loaded._replace(config=config), torch.device("cpu"))
         self._columns = loaded.action.columns
         self._distribution = make_distribution(loaded.action, model.squash_actions)
         self._inputs: list[Tensor] = []

@@ -41,9 +41,8 @@ def play(slab, agent, seed, steps):
         ((4,), MASKED, ["model.core=lstm"], 1e-5),
         ((54, 54, 1), DISCRETE, ["model.core=lstm"], 1e-5),
         ((54, 54, 1), DISCRETE, ["model.core=lstm", "model.precision=bf16"], 0.02),
-        ((54, 54, 1), DISCRETE, ["model.core=lstm", "model.torchscript=false"], 1e-5),
     ],
-    ids=["lstm", "feed-forward", "gru", "separate critic", "continuous", "masked", "image", "bf16", "eager"],
+    ids=["lstm", "feed-forward", "gru", "separate critic", "continuous", "masked", "image", "bf16"],
 )
 def test_learner_reproduces_decisions_of_predictors(shape, action, overrides, tolerance, device):
     _, network, slab = set_up(shape, action, *overrides)

@@ -1,6 +1,5 @@
 """Tensors that processes share: the same memory, in any layout."""
 
-import pytest
 import torch
 from gymnasium.spaces import Discrete
 
@@ -46,14 +45,13 @@ def test_layouts_types_and_values_are_kept():
     assert like["bias"].all(), "a copy"
 
 
-@pytest.mark.parametrize("scripted", [True, False])
-def test_a_network_whose_tensors_are_shared_computes_with_them(scripted):
+def test_a_network_whose_tensors_are_shared_computes_with_them():
     from kartrl.config import Model
     from kartrl.envs.spec import ActionSpec
     from kartrl.models import make_network
 
     torch.manual_seed(1)
-    section = Model(hidden_size=8, normalise_observations=True, torchscript=scripted)
+    section = Model(hidden_size=8, normalise_observations=True)
     one, other = (make_network(section, plain(3), ActionSpec.of(Discrete(2))) for _ in range(2))
     tensors = SharedTensors(one.state_dict())
     for network in (one, other):

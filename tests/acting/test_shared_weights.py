@@ -4,7 +4,7 @@ import os
 import signal
 import time
 
-import torch
+import numpy as np
 
 from kartrl.acting.shared_weights import SharedWeights
 from kartrl.processes.spawn import start_method
@@ -14,25 +14,29 @@ SIZE, PIECE = 200_000, 200
 
 def write(weights, after, ready):
     """Body of a process: version v consists of values v; several come at once, then none for a while."""
-    torch.set_num_threads(1)
     ready.send(None)
-    flat = torch.zeros(SIZE)
+    flat = np.zeros(SIZE, np.float32)
     for version in range(after + 1, 10**9):
-        weights.write(flat.fill_(version), version)
+        flat.fill(version)
+        weights.write(flat, version)
         if version % 4 == 0:
             time.sleep(0.03)
 
 
-def check_one_copy(weights, tensors, version):
-    version = weights.fetch(tensors, version)
-    assert all((tensor == version).all() for tensor in tensors), f"not all are of version {version}"
+def check_one_copy(weights, own, version):
+    def copy(flat):
+        for begin in range(0, SIZE, PIECE):  # in many pieces, so that it takes time
+            own[begin : begin + PIECE] = flat[begin : begin + PIECE]
+
+    version = weights.fetch(copy, version)
+    assert (own == version).all(), f"not all are of version {version}"
     return version
 
 
 def test_weights_copy_under_a_killed_writer_is_of_one_version():
-    context, weights = start_method(), SharedWeights(torch.zeros(SIZE), 0)
-    tensors = [torch.full((PIECE // 10, 10), -1.0) for _ in range(SIZE // PIECE)]  # many, so that a copy takes time
-    version = check_one_copy(weights, tensors, None)
+    context, weights = start_method(), SharedWeights(np.zeros(SIZE, np.float32), 0)
+    own = np.full(SIZE, -1, np.float32)
+    version = check_one_copy(weights, own, None)
     for _ in range(2):
         reader, writer = context.Pipe(duplex=False)
         process = context.Process(target=write, args=(weights, version, writer), daemon=True)
@@ -41,21 +45,19 @@ def test_weights_copy_under_a_killed_writer_is_of_one_version():
         seen = set()
         deadline = time.monotonic() + 60
         while len(seen) < 50:
-            version = check_one_copy(weights, tensors, version)
+            version = check_one_copy(weights, own, version)
             seen.add(version)
             assert time.monotonic() < deadline, "it is written meanwhile"
         os.kill(process.pid, signal.SIGKILL)
         process.join()
-        version = check_one_copy(weights, tensors, version)
-        weights.write(torch.full((SIZE,), 5e8), 500_000_000)
-        version = check_one_copy(weights, tensors, version)
+        version = check_one_copy(weights, own, version)
+        weights.write(np.full(SIZE, 5e8, np.float32), 500_000_000)
+        version = check_one_copy(weights, own, version)
         assert version == 500_000_000, "a successor continues"
 
 
-def test_weights_copy_keeps_precision_and_skips_unchanged():
-    weights, tensor = SharedWeights(torch.tensor([1.0, 2.5]), 7), torch.zeros(2, dtype=torch.bfloat16)
-    assert weights.fetch([tensor], None) == 7
-    assert tensor.tolist() == [1.0, 2.5]
-    tensor.zero_()
-    assert weights.fetch([tensor], 7) == 7
-    assert tensor.tolist() == [0.0, 0.0], "not copied again"
+def test_unchanged_weights_are_copied_once():
+    weights, copies = SharedWeights(np.float32([1.0, 2.5]), 7), []
+    for version in (None, 7):
+        assert weights.fetch(lambda flat: copies.append(flat.tolist()), version) == 7
+    assert copies == [[1.0, 2.5]]

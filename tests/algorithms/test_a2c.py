@@ -24,9 +24,9 @@ by_core = pytest.mark.parametrize("core", ["lstm", "none"])
 
 
 @functools.cache
-def network_for(action, core="lstm", torchscript=True):
+def network_for(action, core="lstm"):
     torch.manual_seed(11)
-    return make_network(Model(hidden_size=8, core=core, torchscript=torchscript), plain(3), action)
+    return make_network(Model(hidden_size=8, core=core), plain(3), action)
 
 
 def value_by_steps(network, trajectory):
@@ -166,9 +166,8 @@ def test_normalising_leaves_the_values_targets_alone():
 
 @by_kind
 @by_core
-@pytest.mark.parametrize("torchscript", [True, False], ids=["scripted", "eager"])
-def test_the_last_value_is_the_networks_after_all_steps(action, core, torchscript):
-    network = network_for(action, core, torchscript)
+def test_the_last_value_is_the_networks_after_all_steps(action, core):
+    network = network_for(action, core)
     trajectory = random_trajectory(action, 3, state_size=network.state_size)
     assert trajectory.first[1:].any(), "resets inside"
     value = last_value(network, trajectory)

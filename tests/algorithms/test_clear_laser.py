@@ -191,7 +191,7 @@ def test_untrusted_steps_have_no_gradient_and_are_reported():
 def test_a_threshold_that_nothing_reaches_changes_nothing(algorithm):
     distribution = make_distribution(DISCRETE)
     torch.manual_seed(3)
-    network = make_network(Model(hidden_size=8, torchscript=False), plain(3), DISCRETE)
+    network = make_network(Model(hidden_size=8), plain(3), DISCRETE)
     trajectory = random_trajectory(DISCRETE, state_size=0, dtype=torch.float32)
     made = {"impala": (Impala, ImpalaSection()), "appo": (APPO, AppoSection(normalise_advantages=False))}[algorithm]
     gradients = []

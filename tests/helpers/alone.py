@@ -8,7 +8,8 @@ from looks import describe_env
 
 from kartrl.acting.agent import play
 from kartrl.acting.agent_group import Mailbox, Stopped
-from kartrl.acting.own_predictor import OwnPredictor
+from kartrl.acting.own_predictor import OwnNetwork, OwnPredictor
+from kartrl.acting.recording import record
 from kartrl.acting.slab import Slab, SlabShape
 from kartrl.algorithms import heads_of
 from kartrl.config import Config
@@ -17,7 +18,7 @@ from kartrl.learning.counters import Counters
 from kartrl.learning.learner import make_learner
 from kartrl.learning.schedules import Progress
 from kartrl.metrics.stopwatch import AGENT_STAGES, TRAINER_STAGES, Stopwatch
-from kartrl.models import Network, make_network
+from kartrl.models import ActorCritic, make_network
 from kartrl.training.trainer import Trainer
 from kartrl.trajectory import Trajectory, decision_size
 
@@ -50,14 +51,15 @@ class Alone:
         learner = make_learner(config, self.network, action)
         self._trainer = Trainer(learner, config.optimizer, Progress(config.run, Counters()), Counters())
         stopwatch = Stopwatch(AGENT_STAGES)
-        weights = self._trainer.weights.share()
-        self._predictor = OwnPredictor(config, self.spec, self._slab, 0, config.run.seed, weights, stopwatch)
+        programs = record(config.model, self.spec.observation, action, heads_of(config), [ENVS])
+        own = OwnNetwork(self._trainer.weights.share(), programs)
+        self._predictor = OwnPredictor(config, self.spec, self._slab, 0, config.run.seed, own, stopwatch)
         mailbox = Mailbox(self._slab, self._slab.waker(0), self._serve, self._predictor.request)
         with contextlib.suppress(Stopped):
             play(config, action, self._slab, 0, config.run.seed, mailbox, stopwatch, self, self._slab.calls)
 
     @staticmethod
-    def network_of(config: Config, spec: EnvSpec) -> Network:
+    def network_of(config: Config, spec: EnvSpec) -> ActorCritic:
         """The network before training."""
         torch.manual_seed(config.run.seed)
         return make_network(config.model, spec.observation, spec.action, heads_of(config))

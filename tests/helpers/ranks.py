@@ -27,7 +27,7 @@ from kartrl.training.trainer import Trainer
 from kartrl.trajectory import Trajectory
 
 SHARES = (slice(0, 2), slice(2, 5))  # of the unrolls of a batch, by rank
-COMMON = ("model.hidden_size=8", "model.torchscript=false", "optimizer.learning_rate=0.01", "optimizer.name=rmsprop")
+COMMON = ("model.hidden_size=8", "optimizer.learning_rate=0.01", "optimizer.name=rmsprop")
 CASES = {
     "impala": ["algorithm.name=impala"],
     "lstm": ["algorithm.name=impala", "model.core=lstm"],

@@ -31,7 +31,7 @@ BEFORE = Counters()
 
 def configured(*overrides):
     base = ["environment.id=CartPole-v1", "algorithm.name=a3c", "a3c.hogwild=true", "model.hidden_size=8"]
-    base += ["model.torchscript=false", "system.device=cpu", "system.agents=1", "algorithm.unroll_length=7"]
+    base += ["system.device=cpu", "system.agents=1", "algorithm.unroll_length=7"]
     return read(overrides=[*base, "run.agent_steps=1000", *overrides])
 
 

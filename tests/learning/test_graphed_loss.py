@@ -78,10 +78,7 @@ def alike(expected, got):
 @pytest.mark.parametrize("device", ["cpu", GPU])
 @pytest.mark.parametrize(("algorithm", "action", "settings"), CASES, ids=NAMES)
 def test_updates_by_graphs_are_those_without(algorithm, action, settings, device):
-    scripted = f"model.torchscript={device != 'cpu'}"  # takes time, and adds nothing to what is tested on a CPU
-    config = read(
-        overrides=[f"algorithm.name={algorithm}", scripted, "model.hidden_size=8", *SETTINGS[settings], *CHANGING]
-    )
+    config = read(overrides=[f"algorithm.name={algorithm}", "model.hidden_size=8", *SETTINGS[settings], *CHANGING])
     trajectories = [
         with_replayed(random_trajectory(action, seed, dtype=torch.float32), settings) for seed in range(UPDATES)
     ]

@@ -37,7 +37,7 @@ def configured(algorithm, *overrides):
         f"optimizer.learning_rate={RATE}",
         *overrides,
     )
-    return read(overrides=[f"algorithm.name={algorithm}", "model.torchscript=false", *overrides])
+    return read(overrides=[f"algorithm.name={algorithm}", *overrides])
 
 
 def batch_of(action, seed=0, size=5):

@@ -15,7 +15,7 @@ from kartrl.envs.spec import ActionSpec, EnvSpec
 from kartrl.errors import UserError
 from kartrl.learning.learner import make_learner
 from kartrl.learning.optimizers import OPTIMIZERS
-from kartrl.models import Network, make_network
+from kartrl.models import ActorCritic, make_network
 from kartrl.models.mirror_symmetry import MirrorSymmetry, symmetry_of
 from kartrl.trajectory import WITHOUT_TIME, Trajectory
 
@@ -26,7 +26,7 @@ SHAPE = (10, 12, 2)
 WIDTHS = {"convolutional": 52, "a3c": 52, "nature": 52, "a3g": 56, "impala": 57, "mlp": 13}
 
 
-def tied_network(config: Config, shape: tuple[int, ...] = SHAPE) -> tuple[Network, MirrorSymmetry]:
+def tied_network(config: Config, shape: tuple[int, ...] = SHAPE) -> tuple[ActorCritic, MirrorSymmetry]:
     """A symmetric network with random biases."""
     torch.manual_seed(3)
     network = make_network(config.model, plain(*shape), ACTION, heads_of(config))
@@ -47,7 +47,7 @@ def swapped_state(state: Tensor, size: int) -> Tensor:
     return state.unflatten(1, (-1, 2, size // 2)).flip(2).flatten(1) if state.shape[1] else state
 
 
-def assert_symmetric(network: Network, shape: tuple[int, ...], size: int) -> None:
+def assert_symmetric(network: ActorCritic, shape: tuple[int, ...], size: int) -> None:
     """Compare the policy and the values of random unrolls with those of their mirror images."""
     observation = torch.randint(256, (4, 3, *shape), dtype=torch.uint8)
     first = torch.tensor([[False] * 3, [False] * 3, [False, True, False], [False] * 3])
@@ -68,7 +68,7 @@ def assert_symmetric(network: Network, shape: tuple[int, ...], size: int) -> Non
     [
         *([f"model.encoder={encoder}"] for encoder in WIDTHS),
         ["model.core=lstm", "model.critic=separate", "model.pooling=average"],
-        ["model.core=gru", "model.layer_norm=true", "model.critic=detached", "model.torchscript=false"],
+        ["model.core=gru", "model.layer_norm=true", "model.critic=detached"],
         ["algorithm.name=acer", "model.core=lstm", "model.activation=tanh"],
     ],
     ids=" ".join,
@@ -80,7 +80,7 @@ def test_tied_networks_mirror_the_policy_and_keep_the_value(overrides: list[str]
     assert_symmetric(network, shape, 16)
 
 
-def image_trajectory(config: Config, network: Network) -> Trajectory[Tensor]:
+def image_trajectory(config: Config, network: ActorCritic) -> Trajectory[Tensor]:
     """Random unrolls of images, with ends of episodes."""
     batch = random_trajectory(ACTION, 5, state_size=network.state_size, dtype=torch.float32)
     return batch._replace(observation=torch.randint(256, (*batch.first.shape, *SHAPE), dtype=torch.uint8))

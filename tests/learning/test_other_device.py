@@ -33,11 +33,6 @@ def exists(device):
     return OtherDevice() if device == NAME else contextlib.nullcontext()
 
 
-def compiled(device):
-    """The setting with which networks are scripted where they can be."""
-    return f"model.torchscript={'false' if device == NAME else 'true'}"
-
-
 def of_device(device, tensor):
     """Whether a tensor lies there."""
     return isinstance(tensor, There) if device == NAME else tensor.device.type == device
@@ -62,7 +57,7 @@ def test_the_simulated_device_refuses_what_a_gpu_refuses():
 @pytest.mark.parametrize("device", [NAME, GPU])
 @pytest.mark.parametrize(("algorithm", "action", "settings"), CASES, ids=NAMES)
 def test_an_update_is_the_same_on_another_device(algorithm, action, settings, device):
-    overrides = [f"algorithm.name={algorithm}", compiled(device), "model.hidden_size=8", *SETTINGS[settings]]
+    overrides = [f"algorithm.name={algorithm}", "model.hidden_size=8", *SETTINGS[settings]]
     config = read(overrides=overrides)
     trajectory = with_replayed(random_trajectory(action, size=5, dtype=torch.float32), settings)
     results = []
@@ -89,7 +84,7 @@ def test_an_update_is_the_same_on_another_device(algorithm, action, settings, de
 @pytest.mark.parametrize("core", CORES)
 @pytest.mark.parametrize("encoder", ENCODERS)
 def test_image_unrolls_are_the_same_on_another_device(encoder, core, device):
-    overrides = [compiled(device), "model.hidden_size=8", f"model.encoder={encoder}", f"model.core={core}"]
+    overrides = ["model.hidden_size=8", f"model.encoder={encoder}", f"model.core={core}"]
     config, distribution = read(overrides=overrides), make_distribution(DISCRETE)
     torch.manual_seed(3)
     observation = torch.randint(256, (4, 2, 84, 84, 2), dtype=torch.uint8)

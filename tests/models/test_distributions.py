@@ -1,4 +1,4 @@
-"""Distributions against torch's own, eager and scripted."""
+"""Distributions against torch's own."""
 
 import math
 
@@ -16,13 +16,12 @@ from kartrl.envs.masks import restriction
 from kartrl.envs.spec import ActionSpec, Binary, Continuous, Discrete
 from kartrl.models import make_distribution
 from kartrl.models.distributions import Categorical, DiagonalGaussian
-from kartrl.models.scripting import script
 
 CPU = torch.device("cpu")
 
 
 class Whole(nn.Module):
-    """A distribution as a network has it: scripting goes through all its methods."""
+    """All methods of a distribution."""
 
     def __init__(self, distribution):
         super().__init__()
@@ -103,10 +102,9 @@ def noise(distribution, batch, seed=1):
 
 
 @by_kind
-@pytest.mark.parametrize("wrap", [lambda module: module, script], ids=["eager", "scripted"])
-def test_every_method_is_torchs(kind, wrap):
+def test_every_method_is_torchs(kind):
     distribution = make(kind)
-    whole = wrap(Whole(distribution))
+    whole = Whole(distribution)
     head, other = heads(distribution, 7), heads(distribution, 7, seed=2)
     p, action, mode, log_prob, entropy, kl = whole(head, other, noise(distribution, 7))
     expected, against = Peer(kind, p), Peer(kind, distribution.normalise(other))
@@ -198,8 +196,7 @@ by_masked = pytest.mark.parametrize("kind", [kind for kind in CASES if kind != "
 
 
 @by_masked
-@pytest.mark.parametrize("wrap", [lambda module: module, script], ids=["eager", "scripted"])
-def test_restricted_distribution_is_that_of_legal_actions(kind, wrap):
+def test_restricted_distribution_is_that_of_legal_actions(kind):
     """Exactly: what is illegal adds nothing to any log-probability, entropy, divergence or gradient."""
     distribution, number = make(kind), 40
     rows = torch.from_numpy(restrictions(kind, number)).double()
@@ -209,7 +206,7 @@ def test_restricted_distribution_is_that_of_legal_actions(kind, wrap):
     p, q = (distribution.normalise(distribution.restricted(output, rows)) for output in (head, other))
     restored = distribution.normalise(distribution.restricted(other, p.detach()))
     torch.testing.assert_close(restored, q, msg="a policy's own parameters say what was legal")
-    _, action, mode, log_prob, entropy, kl = wrap(Whole(distribution))(
+    _, action, mode, log_prob, entropy, kl = Whole(distribution)(
         distribution.restricted(head, rows), distribution.restricted(other, rows), noise(distribution, number)
     )
     gradients = [torch.autograd.grad(x.sum(), head, retain_graph=True)[0].numpy() for x in (log_prob, entropy, kl)]
@@ -292,11 +289,10 @@ def test_squashed_density_is_finite_and_exact_up_to_the_bounds():
     assert parameters.grad.isfinite().all()
 
 
-@pytest.mark.parametrize("wrap", [lambda module: module, script], ids=["eager", "scripted"])
-def test_squashed_entropy_is_that_of_the_density(wrap):
+def test_squashed_entropy_is_that_of_the_density():
     """By the sum of -p log p over a fine grid, in float64."""
     distribution = DiagonalGaussian(1, squash=True)
-    whole = wrap(Whole(distribution))
+    whole = Whole(distribution)
     for mean in (-2.0, 0.0, 0.7):
         for log_deviation, tolerance in ((-3.0, 1e-6), (-1.0, 1e-6), (0.0, 2e-3), (1.0, 0.05)):
             deviation = math.exp(log_deviation)

@@ -1,14 +1,11 @@
-"""The network: unroll against steps, resets in an unroll, decisions, precision, the same without TorchScript."""
+"""The network: unroll against steps, resets in an unroll, decisions, precision."""
 
 import multiprocessing
-import subprocess
-import sys
 from typing import get_args
 
 import numpy as np
 import pytest
 import torch
-from commands import environment
 from gymnasium.spaces import Discrete
 from torch.nn import functional
 from trajectories import ACTIONS, CONTINUOUS, DISCRETE, kind
@@ -22,7 +19,7 @@ from kartrl.envs.observation_spec import plain
 from kartrl.envs.spec import ActionSpec
 from kartrl.errors import UserError
 from kartrl.learning.learner import make_learner
-from kartrl.models import VALUE, ActorCritic, for_inference, make_distribution, make_network, scripting
+from kartrl.models import VALUE, ActorCritic, for_inference, make_distribution, make_network
 from kartrl.models.cores import CORES
 from kartrl.models.encoders import ENCODERS, Convolution
 from kartrl.trajectory import decision_size, split_decision
@@ -58,10 +55,9 @@ def test_an_unroll_equals_its_steps(shape, core):
 
 
 @by_core
-@pytest.mark.parametrize("torchscript", [True, False])
-def test_q_head_value_is_the_mean_of_q_under_the_policy(core, torchscript):
+def test_q_head_value_is_the_mean_of_q_under_the_policy(core):
     torch.manual_seed(3)
-    section = Model(hidden_size=16, core=core, torchscript=torchscript)
+    section = Model(hidden_size=16, core=core)
     network = make_network(section, plain(4), DISCRETE, frozenset({"q"}))
     observation, first = torch.randn(5, 3, 4), torch.rand(5, 3) < 0.3
     state = torch.randn(3, network.state_size)
@@ -85,10 +81,9 @@ def test_without_that_head_there_is_none(action):
 
 
 @pytest.mark.parametrize("critic", ["shared", "detached", "separate"])
-@pytest.mark.parametrize("torchscript", [True, False])
-def test_continuous_advantages_take_actions_as_the_env_does(critic, torchscript):
+def test_continuous_advantages_take_actions_as_the_env_does(critic):
     torch.manual_seed(3)
-    section = Model(hidden_size=16, critic=critic, torchscript=torchscript)
+    section = Model(hidden_size=16, critic=critic)
     network = make_network(section, plain(4), CONTINUOUS, frozenset({"q"}))
     output, _ = network(torch.randn(5, 3, 4), torch.zeros(5, 3, dtype=torch.bool), network.initial_state(3))
     assert output.q is None
@@ -142,14 +137,13 @@ def test_a_reset_forgets_and_stops_the_gradient(core, critic):
 
 
 @pytest.mark.parametrize("core", ["lstm", "gru"])
-@pytest.mark.parametrize("torchscript", [True, False])
-def test_disabled_bptt_stops_gradients_but_not_outputs(core, torchscript):
+def test_disabled_bptt_stops_gradients_but_not_outputs(core):
     first = torch.zeros(6, 2, dtype=torch.bool)
     first[3, 0] = True
     said, reach = [], []
     for bptt in (True, False):
         torch.manual_seed(2)
-        section = Model(hidden_size=16, core=core, bptt=bptt, torchscript=torchscript)
+        section = Model(hidden_size=16, core=core, bptt=bptt)
         network = make_network(section, plain(4), DISCRETE)
         observation, state = torch.randn(6, 2, 4, requires_grad=True), torch.randn(2, network.state_size)
         output, after = network(observation, first, state)
@@ -213,7 +207,7 @@ def test_decision_columns_are_the_networks_outputs(action, greedy):
 
 def test_learners_give_squashed_actions_their_acting_density():
     torch.manual_seed(4)
-    config = read(overrides=["model.hidden_size=16", "model.squash_actions=true", "model.torchscript=false"])
+    config = read(overrides=["model.hidden_size=16", "model.squash_actions=true"])
     network = make_network(config.model, plain(4), CONTINUOUS)
     with torch.no_grad():
         network.policy.bias.copy_(torch.tensor([2.0, -4.0, 0.0, 1.0]))
@@ -342,7 +336,7 @@ def test_at_first_networks_see_differences_and_not_brightness(encoder):
     ],
 )
 def test_published_networks_have_their_numbers_of_parameters(encoder, hidden_size, shape, expected):
-    section = Model(encoder=encoder, hidden_size=hidden_size, core="lstm", torchscript=False)
+    section = Model(encoder=encoder, hidden_size=hidden_size, core="lstm")
     network = make_network(section, plain(*shape), ActionSpec.of(Discrete(6)))
     assert parameters(network.trunk.encoder) == expected
     features = 1024 if encoder == "a3g" else hidden_size  # 64 channels of 4x4, without a linear layer
@@ -452,17 +446,15 @@ def test_convolution_reading_columns_as_channels_is_the_same(size, channels, ker
         (output * weight).sum().backward()
     torch.testing.assert_close(first.weight.grad, other.weight.grad, rtol=0.02, atol=0.02 * first.weight.grad.std())
     torch.testing.assert_close(first.bias.grad, other.bias.grad)
-    scripted = scripting.script(first)
-    torch.testing.assert_close(scripted(image), ours)
-    assert torch.equal(scripted(image.float()), other(image.float())), "only in bfloat16"
+    assert torch.equal(first(image.float()), other(image.float())), "only in bfloat16"
 
 
 @pytest.mark.parametrize("encoder", ENCODERS)
 @pytest.mark.parametrize("layer_norm", [False, True])
 def test_each_encoder_learns_with_all_of_its_parameters(encoder, layer_norm):
-    """Some steps on which of two images it sees; scripted too, and nearly the same in bf16."""
+    """Some steps on which of two images it sees; nearly the same in bf16."""
     torch.manual_seed(5)
-    section = Model(encoder=encoder, hidden_size=16, layer_norm=layer_norm, torchscript=encoder in ("a3g", "impala"))
+    section = Model(encoder=encoder, hidden_size=16, layer_norm=layer_norm)
     shape = (48, 48, 1)
     network = make_network(section, plain(*shape), DISCRETE)
     images, first = observations(shape, 1, 2), torch.zeros(2, 2, dtype=torch.bool)
@@ -490,7 +482,7 @@ def test_each_encoder_learns_with_all_of_its_parameters(encoder, layer_norm):
 @pytest.mark.parametrize("critic", ["shared", "detached", "separate"])
 def test_value_gradient_reaches_only_a_shared_trunk(critic):
     torch.manual_seed(6)
-    network = make_network(Model(hidden_size=16, core="gru", critic=critic, torchscript=False), plain(4), DISCRETE)
+    network = make_network(Model(hidden_size=16, core="gru", critic=critic), plain(4), DISCRETE)
     first = torch.zeros(4, 2, dtype=torch.bool)
     network(torch.randn(4, 2, 4), first, network.initial_state(2))[0].value[:-1].sum().backward()
     reached = [bool(parameter.grad is not None and parameter.grad.any()) for parameter in network.trunk.parameters()]
@@ -513,10 +505,9 @@ def test_a_free_deviation_is_the_same_everywhere_and_learned():
 
 
 @by_kind
-@pytest.mark.parametrize("torchscript", [False, True])
-def test_new_unit_of_returns_leaves_predicted_returns(torchscript, action):
+def test_new_unit_of_returns_leaves_predicted_returns(action):
     torch.manual_seed(8)
-    section = Model(hidden_size=16, normalise_returns=True, torchscript=torchscript)
+    section = Model(hidden_size=16, normalise_returns=True)
     network = make_network(section, plain(4), action, frozenset({"q"}))
     arguments = torch.randn(5, 4), torch.ones(5, dtype=torch.bool), network.initial_state(5)
 
@@ -550,84 +541,6 @@ def test_every_name_in_the_configuration_is_in_a_table():
 def test_convolutions_that_do_not_fit_are_a_clear_error():
     with pytest.raises(UserError, match="do not fit an image of 10x10"):
         make_network(Model(), plain(10, 10, 1), DISCRETE)
-
-
-@pytest.mark.skipif(not scripting.AVAILABLE, reason="Python 3.14 has no TorchScript to compare with")
-@pytest.mark.parametrize(
-    ("shape", "settings", "action"),
-    [
-        ("image", {"core": "lstm"}, DISCRETE),
-        ("stacked", {}, DISCRETE),
-        ("vector", {"core": "lstm"}, CONTINUOUS),
-        ("image", {"core": "gru", "critic": "separate", "encoder": "impala", "layer_norm": True}, CONTINUOUS),
-        ("vector", {"squash_actions": True, "deviation": "free", "critic": "detached"}, CONTINUOUS),
-    ],
-    ids=["image", "stacked", "vector", "separate", "squashed"],
-)
-def test_without_torchscript_the_numbers_are_the_same(shape, settings, action):
-    torch.manual_seed(6)
-    shape = SHAPES[shape]
-    scripted = make_network(Model(hidden_size=16, **settings), plain(*shape), action)
-    eager = make_network(Model(hidden_size=16, **settings, torchscript=False), plain(*shape), action)
-    assert isinstance(scripted, torch.jit.ScriptModule)
-    assert not isinstance(eager, torch.jit.ScriptModule)
-    eager.load_state_dict(scripted.state_dict())
-    observation, first = observations(shape, 5, 3), torch.rand(5, 3) < 0.3
-    state, noise = torch.randn(3, eager.state_size), make_distribution(action).noise(3, CPU, torch.Generator())
-    for greedy in (False, True):
-        decisions = [network.act(observation[0], first[0], state, noise, greedy) for network in (eager, scripted)]
-        for one, other in zip(*decisions, strict=True):
-            assert torch.equal(one, other)
-    (eager_output, eager_state), (output, after) = (network(observation, first, state) for network in (eager, scripted))
-    for one, other in ((eager_output.policy, output.policy), (eager_output.value, output.value), (eager_state, after)):
-        assert torch.equal(one, other)
-    for said in (eager_output, output):
-        (said.policy[:-1].square().sum() + said.value[:-1].square().sum()).backward()
-    others = dict(scripted.named_parameters())
-    for name, parameter in eager.named_parameters():
-        torch.testing.assert_close(parameter.grad, others[name].grad, msg=lambda text, name=name: f"{name}: {text}")
-
-
-WITHOUT_TORCHSCRIPT = """
-import importlib.util, sys
-
-spec = importlib.util.find_spec("kartrl")
-path = spec.submodule_search_locations[0] + "/models/scripting.py"
-spec = importlib.util.spec_from_file_location("kartrl.models.scripting", path)
-scripting = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(scripting)
-scripting.AVAILABLE = False  # as with Python 3.14
-scripting.torch = None  # nor may it be asked
-sys.modules[spec.name] = scripting
-
-import torch
-from trajectories import ACTIONS, random_trajectory
-from kartrl.config import read
-from kartrl.envs.observation_spec import plain
-from kartrl.learning.learner import make_learner
-from kartrl.models import for_inference, make_network
-from kartrl.driving.actor import Actor
-
-for action in ACTIONS:
-    for name in ("impala", "a2c"):
-        config = read(overrides=["model.hidden_size=8", f"algorithm.name={name}"])
-        network = make_network(config.model, plain(3), action)
-        trajectory = random_trajectory(action, dtype=torch.float32)
-        before = network.policy.weight.detach().clone()
-        update = make_learner(config, network, action).update(trajectory, 30, 0.0, lambda stage: None)
-        assert update.finite and not torch.equal(network.policy.weight, before)
-        actor = Actor(for_inference(network), action, greedy=False)
-        actor.begin(0, 1)
-        actor.act([0], [[0.0, 1.0, 2.0]])
-        make_network(config.model, plain(54, 54, 1), action)
-print("all of it")
-"""
-
-
-def test_everything_runs_where_torchscript_is_missing():
-    command = [sys.executable, "-W", "error", "-c", WITHOUT_TORCHSCRIPT]
-    run = subprocess.run(command, env=environment(), text=True, capture_output=True, timeout=100, check=False)
-    assert (run.returncode, run.stdout) == (0, "all of it\n"), run.stderr
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])

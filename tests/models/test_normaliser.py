@@ -1,4 +1,4 @@
-"""The normalisers against NumPy on all data at once, eager and scripted."""
+"""The normalisers against NumPy on all data at once."""
 
 import numpy as np
 import pytest
@@ -6,16 +6,14 @@ import torch
 from torch import nn
 
 from kartrl.models.normaliser import PixelNormaliser, RunningNormaliser
-from kartrl.models.scripting import script
 
 OFFSET = np.array([0, 0, -3, 1e4, 5, 1e6, 0])
 SPREAD = np.array([1, 0, 20, 1, 0, 50, 1e-3])  # the second and fifth never change
 
 
-@pytest.fixture(params=["eager", "scripted"])
-def normaliser(request) -> nn.Module:
-    module = RunningNormaliser((len(OFFSET),))
-    return module if request.param == "eager" else script(module)
+@pytest.fixture
+def normaliser() -> nn.Module:
+    return RunningNormaliser((len(OFFSET),))
 
 
 def observations(number: int, seed: int = 0) -> np.ndarray:
@@ -83,15 +81,13 @@ def test_statistics_change_only_in_update_and_are_in_the_state(normaliser):
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-4), (torch.bfloat16, 1e-2)])
-@pytest.mark.parametrize("compiled", [False, True])
-def test_pixels_are_normalised_in_the_precision_of_the_image(dtype, tolerance, compiled):
+def test_pixels_are_normalised_in_the_precision_of_the_image(dtype, tolerance):
     """Of three pixels, one never changes, one is rarely set, and one is noise; what is returned is times 255."""
     drawn = np.random.default_rng(0)
     seen = np.full((4000, 1, 3, 1), 87, np.uint8)
     seen[::500, 0, 1] = 236
     seen[:, 0, 2, 0] = drawn.integers(0, 256, 4000)
     module = PixelNormaliser((1, 3, 1))
-    module = script(module) if compiled else module
     x = seen[:501].astype(np.float64)
     torch.testing.assert_close(module(torch.tensor(x).to(dtype)).double(), torch.tensor(x), rtol=1e-2, atol=0)
     for part in np.split(seen, 4):

@@ -57,10 +57,9 @@ def _find_examples(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KARTRL_IMPORT", "")
 
 
-@pytest.mark.parametrize("scripted", ["true", "false"])
-def test_own_parts_unroll_as_they_step(scripted: str) -> None:
+def test_own_parts_unroll_as_they_step() -> None:
     torch.manual_seed(0)
-    section = read(overrides=[*EXAMPLE, "model.normalise_observations=true", f"model.torchscript={scripted}"]).model
+    section = read(overrides=[*EXAMPLE, "model.normalise_observations=true"]).model
     network = make_network(section, plain(4), ACTION)
     observation, state = torch.randn(6, 2, 4), torch.randn(2, network.state_size)
     first = torch.tensor([[0, 1], [0, 0], [1, 0], [0, 0], [0, 1], [0, 0]], dtype=torch.bool)
@@ -78,7 +77,7 @@ def test_own_parts_unroll_as_they_step(scripted: str) -> None:
 
 def test_own_encoder_reads_images_of_0_to_1_by_channels() -> None:
     section = read(overrides=["model.encoder=test_own_parts:make_pixels"]).model
-    network = make_network(section, plain(6, 5, 3), ACTION)  # TorchScript does not take it: it runs eagerly
+    network = make_network(section, plain(6, 5, 3), ACTION)
     image = torch.zeros(1, 6, 5, 3, dtype=torch.uint8)
     image[0, 0, 1, 0] = 255  # row 0, column 1 of the first channel
     assert network.features(image).tolist() == [[1.0, 0.0, 1.0]]

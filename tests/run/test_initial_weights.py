@@ -40,7 +40,7 @@ def config(*overrides):
 
 
 def test_a_new_run_counts_from_zero_and_draws_anew(given):
-    here = config("run.seed=7", "run.init=given.pt", "model.torchscript=false")
+    here = config("run.seed=7", "run.init=given.pt", "model.precision=fp32")
     initial = load_initial(given, here, SPEC)
     begun = anew(initial, here)
     assert initial.counters.agent_steps == 500

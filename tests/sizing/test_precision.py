@@ -256,7 +256,6 @@ def test_doctor_warns_of_wrong_bf16(capsys):
 
 def test_run_with_wrong_bf16_is_in_fp32_and_reported_once(tmp_path):
     small = [
-        "model.torchscript=false",
         "model.hidden_size=16",
         "system.agents=1",
         "run.agent_steps=1000",

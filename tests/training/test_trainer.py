@@ -1,6 +1,5 @@
 """The trainer: goes on exactly where it was saved, and steps over what is not finite."""
 
-import itertools
 import math
 
 import pytest
@@ -100,11 +99,8 @@ def update(trainer, seeds, shape=VECTOR, reward=None):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def compiled():
-    """TorchScript specialises a function in its first calls, and rounds otherwise from then on: they are made here."""
+def _one_thread():
     torch.set_num_threads(1)  # more are far slower where the cores are busy
-    for shape, algorithm in itertools.product((IMAGE, VECTOR), ALGORITHMS):
-        update(make_trainer(configure(algorithm), shape), range(4), shape)
 
 
 def assert_same(one, other):
