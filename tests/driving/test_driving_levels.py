@@ -61,6 +61,21 @@ def test_episodes_on_all_cores_are_as_one_by_one(policy):
 
 
 @needs_kart
+def test_episodes_that_are_watched_are_driven_here(policy):
+    """Those at the end of the list, which a helping process would take; and all, where none may help."""
+    seen = []
+    watched = [start._replace(on_step=seen.append, here=start.seed == 1) for start in STARTS]
+    with open_driver(policy, CIRCUITS, "cpu") as driver:
+        together = drive_levels(driver, watched, greedy=False)
+        assert len(seen) > sum(one.episode.agent_steps for one, at in zip(together, STARTS, strict=True) if at.seed)
+        seen.clear()
+        alone = drive_levels(driver, watched, greedy=False, most_processes=1)
+        assert len(seen) == sum(one.episode.agent_steps + 1 for one in alone)
+        assert len(driver.envs) == len(STARTS)
+    assert episodes(together) == episodes(alone)
+
+
+@needs_kart
 def test_episodes_of_a_killed_helper_are_driven_here(policy):
     killed = []
 

@@ -5,28 +5,20 @@ import re
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from commands import HELPERS, environment, wait_for
 from PIL import Image
 
+from kartrl.cli import main
 from kartrl.config import read
+from kartrl.config.worlds import WORLDS
 from kartrl.envs.worlds import GymnasiumWorld, load_world
 from kartrl.kart.world import KartWorld
 
 WALK = ("environment.id=Walk-v0", "model.hidden_size=16", "system.agents=2", "run.name=run")
 OFTEN = ("run.agent_steps=1000000000", "run.checkpoint_minutes=0.02", "evaluation.minutes=0.02")
 COMMAND = (sys.executable, str(HELPERS / "walking.py"))  # kartrl, where the small world is in the table
-
-
-def walk(cwd: Path, *arguments: str) -> str:
-    """What kartrl prints."""
-    done = subprocess.run(
-        [*COMMAND, *arguments], cwd=cwd, env=environment(), text=True, capture_output=True, timeout=100, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 @pytest.fixture(scope="module")
@@ -64,13 +56,18 @@ def test_world_extends_terminal_lines_and_draws_its_levels(trained):
         assert sheet.height == 16, "three pictures in two rows"
 
 
-def test_a_worlds_tables_and_pictures_are_those_of_the_commands(trained):
+def test_a_worlds_tables_and_pictures_are_those_of_the_commands(trained, monkeypatch, capsys):
     folder, _ = trained
     best = str(folder / "logs" / "run" / "best.pt")
-    table = walk(folder, "evaluate", "-p", best, "--episodes", "2")
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setitem(WORLDS, "Walk-v0", "walking")
+    assert main(["evaluate", "-p", best, "--episodes", "2"]) == 0
+    table = capsys.readouterr().out
     assert re.search(r"path +┃ arrived ┃ furthest", table)
     assert re.search(r"steep \(unseen\) +│ +[012] of 2 │", table)
-    printed = walk(folder, "record", "-s", "steep", "-p", best)
+    assert main(["record", "-s", "steep", "-p", best]) == 0
+    printed = capsys.readouterr().out
     assert "Profile: steep.png" in printed
     assert (folder / "steep.png").exists()
     assert (folder / "steep.mp4").exists()

@@ -72,8 +72,6 @@ def test_training_continues_when_environments_fail(tmp_path, monkeypatch):
     ("name", "cause"),
     [
         ("Crash", "RuntimeError: the cartridge fell out"),
-        ("Exit", "exit status 3"),
-        ("Stall", "no step for "),
         ("TurnsBad", "returned only faulty steps, the last with a reward that is not finite"),
     ],
 )
@@ -134,15 +132,12 @@ def test_too_few_healthy_agents_end_the_run(tmp_path, monkeypatch):
     assert checkpoint.load(checkpoint.newest(folder)).counters.updates > 0, "what had been learned is saved"
 
 
-@pytest.mark.parametrize(
-    "options", [["system.training_batch_size=16"], ["algorithm.name=a2c"]], ids=["asynchronous", "synchronous"]
-)
-def test_training_continues_with_one_of_two_agents(tmp_path, monkeypatch, options):
+def test_training_continues_with_one_of_two_agents(tmp_path, monkeypatch):
     """The other keeps dying at its fifth step, so that it never finishes an unroll."""
     switch, folder = tmp_path / "fail", tmp_path / "logs" / "run"
     monkeypatch.setenv("KARTRL_TEST_SWITCH", str(switch))
-    settings = [part for option in options for part in ("--set", option)]
-    with Training(tmp_path, *ENDLESS, *env("Doomed"), *settings, faults=REPORT_OFTEN) as training:
+    batches = ["--set", "system.training_batch_size=16"]
+    with Training(tmp_path, *ENDLESS, *env("Doomed"), *batches, faults=REPORT_OFTEN) as training:
         wait_for(lambda: sum(values(folder, "speed/updates")[-1:]) > 0, 60, "updates")
         switch.touch()
         wait_for(lambda: values(folder, "system/agent_deaths")[-1] >= 2, 60, "two deaths")
@@ -236,11 +231,10 @@ def test_exception_in_a_thread_ends_the_run_with_its_traceback(tmp_path, thread)
     assert f"RuntimeError: injected at {thread}" in result.stdout
 
 
-@pytest.mark.parametrize("thread", ["predictor-0", "trainer-0"])
-def test_stalled_run_ends_with_the_stacks_of_all_threads(tmp_path, thread):
+def test_stalled_run_ends_with_the_stacks_of_all_threads(tmp_path):
     # Histograms of the weights wait for the end of an update: that must not be taken for the end of a suspension;
     # a save would be one such wait, too.
-    result = run_with_fault(tmp_path, f"{thread}=stall@10 histogram=5 update=4", 1)
+    result = run_with_fault(tmp_path, "trainer-0=stall@10 histogram=5 update=4", 1)
     assert result.returncode == 1
     assert "no steps or updates for" in result.stdout
     assert "faults.py" in result.stderr, "the stack of the thread that hangs"

@@ -200,7 +200,7 @@ def test_repeated_ctrl_c_ends_at_once(tmp_path: Path, temporary: Path) -> None:
 @pytest.mark.timeout(240)
 def test_ctrl_c_while_processes_start_leaves_nothing(tmp_path: Path, temporary: Path) -> None:
     """Sent to all processes of the run as by a terminal; none of them prints a traceback."""
-    for processes in (2, 3, 4):
+    for processes in (2, 4):
         with Training(tmp_path, *ENDLESS, fresh=True) as training:
             wait_for(lambda: len(training.family()) >= processes, 60, "its processes")  # noqa: B023
             os.killpg(training.process.pid, signal.SIGINT)
@@ -212,16 +212,13 @@ def test_ctrl_c_while_processes_start_leaves_nothing(tmp_path: Path, temporary: 
     assert litter(tmp_path) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
-def test_signal_before_the_fork_server_starts_leaves_nothing(
-    tmp_path: Path, temporary: Path, number: signal.Signals
-) -> None:
+def test_signal_before_the_fork_server_starts_leaves_nothing(tmp_path: Path, temporary: Path) -> None:
     """The folder of its sockets exists by then."""
     with Training(tmp_path, *ENDLESS, faults="fork_server=wait") as training:
         wait_for(lambda: list(temporary.iterdir()), 60, "the folder of its sockets")
-        os.killpg(training.process.pid, number)
+        os.killpg(training.process.pid, signal.SIGHUP)
         status, output = training.end()
-        assert status in (-number, 128 + number), output
+        assert status in (-signal.SIGHUP, 128 + signal.SIGHUP), output
         nothing_is_left(training, temporary)
     assert litter(tmp_path) == []
 

@@ -71,9 +71,9 @@ def episodes(folder: Path) -> list[EpisodeRow]:
 @pytest.mark.parametrize(
     ("world", "algorithm"),
     [
-        ("kart", "appo"),
         ("shared", "impala"),
         ("CartPole", "impala, prioritised and elite"),
+        pytest.param("kart", "appo", marks=pytest.mark.slow),
         *(pytest.param("CartPole", algorithm, marks=pytest.mark.slow) for algorithm in ("appo", "a2c", "acer")),
     ],
 )
