@@ -40,6 +40,15 @@ class EpisodeBatch(NamedTuple):
     seconds: float  # of training, at these agent steps
 
 
+class Video(NamedTuple):
+    """A film of an evaluated drive, for trackers."""
+
+    agent_steps: int  # of the checkpoint
+    tag: str  # as of its images in TensorBoard
+    gif: bytes
+    seconds: float = 0.0  # of training, at these agent steps
+
+
 class Confirmation(NamedTuple):
     """Result of the evaluation that `run.stop_return` asks for."""
 
@@ -48,4 +57,4 @@ class Confirmation(NamedTuple):
     episodes: int
 
 
-Record = Scalars | Histograms | EpisodeRecord | EpisodeBatch
+Record = Scalars | Histograms | EpisodeRecord | EpisodeBatch | Video

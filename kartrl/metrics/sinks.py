@@ -12,7 +12,7 @@ import numpy as np
 from kartrl.config import Config, dump, settings
 from kartrl.metrics.episodes_csv import EpisodesTable
 from kartrl.metrics.event_writer import EventWriter
-from kartrl.metrics.records import EpisodeRecord
+from kartrl.metrics.records import EpisodeRecord, Video
 from kartrl.metrics.scalars_csv import ScalarsTable
 from kartrl.metrics.trackers import make_tracker
 
@@ -35,7 +35,7 @@ class WriteWarning:
 
 
 class Sinks:
-    """Writes the same scalars to both files, and to the tracker that `run.tracker` names.
+    """Writes the same scalars to both files, and to the tracker that `run.tracker` names; films to that alone.
 
     A full disk or a read-only folder loses data but never ends the process: it is reported once on stderr, and writing
     is retried every minute. A tracker that fails is reported once and then dropped; `close` is the only call that waits
@@ -77,6 +77,11 @@ class Sinks:
             self._try(write)
         if values and self._tracker is not None:
             self._tracker.scalars(step, values)
+
+    def video(self, video: Video) -> None:
+        """Send a film to the tracker; TensorBoard has it from the evaluator."""
+        if self._tracker is not None:
+            self._tracker.video(video)
 
     def episode(self, record: EpisodeRecord) -> None:
         """Write a training episode to `episodes.csv`."""

@@ -1,4 +1,4 @@
-"""Trackers to which a run's scalars can be sent too: Weights & Biases, MLflow and Trackio, if installed."""
+"""Trackers that can have a run's settings, scalars and films too: Weights & Biases, MLflow, Trackio, if installed."""
 
 import contextlib
 import importlib
@@ -7,27 +7,33 @@ import io
 import queue
 import re
 import secrets
+import tempfile
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
 from kartrl.config import Config, settings
 from kartrl.errors import UserError
 from kartrl.files import write_whole
+from kartrl.metrics.records import Video
 
 PROJECT = "kartrl"  # of W&B, and experiment of MLflow; their own environment variables take precedence
 STEP = "agent_steps"
 PARAMETER = re.compile(r"[^\w./:\- ]")  # what MLflow refuses in the name of one, such as the * of a level's glob
-WAITING = 1000  # sets of scalars queued for a tracker; more are lost
+WAITING = 1000  # sets of scalars, and films, queued for a tracker; more are lost
+MOST_FILMS = 100  # of these, more than which are lost too: a film may have a megabyte
 END_SECONDS = 60.0  # for a tracker to end its run; the server may end the logger sooner
 
 
 class Tracker(Protocol):
-    """A destination for scalars; all methods may raise any exception of the library."""
+    """A destination for scalars and films; all methods may raise any exception of the library."""
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
         """Log tag -> value at this many agent steps."""
+
+    def video(self, video: Video) -> None:
+        """Log a film."""
 
     def close(self) -> None:
         """End the tracker's run."""
@@ -60,13 +66,18 @@ class Background:
 
     def __init__(self, make: Callable[[], Tracker], on_failure: Callable[[Exception], None]) -> None:
         self._make, self._on_failure = make, on_failure
-        self._waiting: queue.Queue[tuple[int, Mapping[str, float]] | None] = queue.Queue(WAITING)
+        self._waiting: queue.Queue[Callable[[Tracker], None] | None] = queue.Queue(WAITING)
         self._thread = threading.Thread(target=self._run, name="tracker", daemon=True)
         self._thread.start()
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
         with contextlib.suppress(queue.Full):
-            self._waiting.put_nowait((step, values))
+            self._waiting.put_nowait(lambda tracker: tracker.scalars(step, values))
+
+    def video(self, video: Video) -> None:
+        """See `Tracker`; lost if much is waiting."""
+        if self._waiting.qsize() < MOST_FILMS:
+            self._waiting.put_nowait(lambda tracker: tracker.video(video))
 
     def close(self) -> None:
         """See `Tracker`; waits at most `END_SECONDS`."""
@@ -77,8 +88,8 @@ class Background:
     def _run(self) -> None:
         try:
             tracker = self._make()
-            while (waiting := self._waiting.get()) is not None:
-                tracker.scalars(*waiting)
+            while (send := self._waiting.get()) is not None:
+                send(tracker)
             tracker.close()
         except Exception as error:  # third-party code may raise anything, and must not end the logger
             self._on_failure(error)
@@ -103,6 +114,10 @@ class _WandB:
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
         self._run.log({STEP: step, **values})
 
+    def video(self, video: Video) -> None:
+        film = importlib.import_module("wandb").Video(io.BytesIO(video.gif), format="gif")
+        self._run.log({STEP: video.agent_steps, video.tag: film})
+
     def close(self) -> None:
         self._run.finish()
 
@@ -112,6 +127,15 @@ def _own_id(file: Path) -> str:
     if not file.exists():
         write_whole(file, secrets.token_hex(8).encode())
     return file.read_text(encoding="utf-8")
+
+
+@contextlib.contextmanager
+def _as_file(video: Video) -> Iterator[Path]:
+    """Context manager: a file with this film, named after its steps."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / f"{video.agent_steps:012}.gif"
+        file.write_bytes(video.gif)
+        yield file
 
 
 class _MLflow:
@@ -127,6 +151,10 @@ class _MLflow:
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
         self._mlflow.log_metrics(dict(values), step=step)
+
+    def video(self, video: Video) -> None:
+        with _as_file(video) as file:
+            self._mlflow.log_artifact(str(file), video.tag)
 
     def close(self) -> None:
         self._mlflow.end_run()
@@ -147,6 +175,10 @@ class _Trackio:
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
         self._trackio.log(dict(values), step=step)
+
+    def video(self, video: Video) -> None:
+        with _as_file(video) as file:
+            self._trackio.log({video.tag: self._trackio.Video(file)}, step=video.agent_steps)
 
     def close(self) -> None:
         with contextlib.redirect_stdout(io.StringIO()):

@@ -14,7 +14,7 @@ from kartrl.envs.episode import Episode
 from kartrl.envs.worlds import load_world
 from kartrl.metrics.episode_metrics import training_scalars
 from kartrl.metrics.hardware import Hardware
-from kartrl.metrics.records import EpisodeBatch, EpisodeRecord, Histograms, Record, Scalars
+from kartrl.metrics.records import EpisodeBatch, EpisodeRecord, Histograms, Record, Scalars, Video
 from kartrl.metrics.sinks import Sinks
 from kartrl.processes.pulse import Pulse
 
@@ -36,7 +36,7 @@ def run(
 
     Args:
         run_folder: gets the event file and `scalars.csv`, which hold the same scalars, and `episodes.csv`.
-        records: gives `Scalars`, `Histograms`, `EpisodeRecord`, and finally None. The evaluator's
+        records: gives `Scalars`, `Histograms`, `EpisodeRecord`, `Video`, and finally None. The evaluator's
             episodes arrive as means only, in `Scalars`.
         first_step: agent steps at which this process begins; anything logged after that, by a run that got further
             than the checkpoint it is resumed from, is discarded.
@@ -66,6 +66,8 @@ def run(
                         sinks.scalars(message.agent_steps, message.values, message.seconds)
                     case Histograms():
                         sinks.histograms(message.agent_steps, message.values)
+                    case Video():
+                        sinks.video(message)
                     case EpisodeBatch():
                         ended = [record.episode for record in message.records]
                         sinks.scalars(message.agent_steps, training_scalars(world, ended), message.seconds)

@@ -13,7 +13,7 @@ from kartrl.acting.sizes import Sizes
 from kartrl.config import Config
 from kartrl.envs.worlds import load_world
 from kartrl.learning.counters import Counters
-from kartrl.metrics.records import EpisodeBatch, EpisodeRecord, Histograms, Record, Scalars
+from kartrl.metrics.records import EpisodeBatch, EpisodeRecord, Histograms, Record, Scalars, Video
 from kartrl.metrics.terminal import Display, Status
 from kartrl.processes.backoff import STILL_SECONDS, Helper
 from kartrl.processes.child import ChildProcess
@@ -105,7 +105,7 @@ class Reporter:
         else:
             self.send(record)
 
-    def add_evaluation(self, message: EpisodeRecord | Scalars | str) -> None:
+    def add_evaluation(self, message: EpisodeRecord | Scalars | Video | str) -> None:
         """Record what the evaluator sends: results, and lines for the user."""
         if isinstance(message, str):
             self._display.say(message)

@@ -31,7 +31,7 @@ from kartrl.driving.driver import open_driver
 from kartrl.driving.episodes import drive
 from kartrl.kart.world import KartWorld
 from kartrl.learning import checkpoint
-from kartrl.metrics.records import EpisodeRecord, Histograms, Scalars
+from kartrl.metrics.records import EpisodeRecord, Histograms, Scalars, Video
 from kartrl.processes.spawn import AGENT, EVALUATOR, spawn, start_method
 from kartrl.run.evaluation import evaluator
 from kartrl.run.evaluation.evaluations import Evaluations
@@ -67,9 +67,9 @@ def test_the_best_of_no_evaluation_follows_the_newest(tmp_path):
         assert best.counters.agent_steps == min(number, 3000), "what an evaluation chose stays"
 
 
-def order(one: EpisodeRecord | str) -> tuple[bool, str]:
-    """Lines, then by split and level: episodes are sent as they end."""
-    return (False, "") if isinstance(one, str) else (one.episode.use == "test", one.episode.level)
+def order(one: EpisodeRecord | Video | str) -> tuple[bool, str]:
+    """Lines and films, then by split and level: episodes are sent as they end."""
+    return (False, "") if isinstance(one, str | Video) else (one.episode.use == "test", one.episode.level)
 
 
 class Evaluator:
@@ -93,15 +93,26 @@ class Evaluator:
         self.process.join(60)
         self.messages.close()
 
-    def round(self) -> tuple[list[EpisodeRecord | str], Scalars]:
+    def round(self) -> tuple[list[EpisodeRecord | Video | str], Scalars]:
         """What it sends until the next round of circuits is complete."""
-        records: list[EpisodeRecord | str] = []
+        records: list[EpisodeRecord | Video | str] = []
         while True:
             assert self.messages.poll(100)
             message = self.messages.recv()
             if isinstance(message, Scalars):
                 return sorted(records, key=order), message
             records.append(message)
+
+
+@pytest.mark.parametrize("tracker", ["none", "trackio"])
+def test_films_are_sent_where_there_is_a_tracker(tmp_path, tracker):
+    save_policy(tmp_path, [*CARTPOLE, *OFTEN, f"run.tracker={tracker}"], 1000)
+    with Evaluator(tmp_path) as evaluator:
+        films = [one for one in evaluator.round()[0] if isinstance(one, Video)]
+    assert [(film.agent_steps, film.tag) for film in films] == [(1000, "evaluation_video/train/CartPole-v1")] * (
+        tracker != "none"
+    )
+    assert all(Image.open(io.BytesIO(film.gif)).n_frames > 1 for film in films)
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from kartrl.config import Config
 from kartrl.errors import UserError
 from kartrl.files import shown, write_whole
 from kartrl.learning import checkpoint
-from kartrl.metrics.records import Confirmation, EpisodeRecord, Scalars
+from kartrl.metrics.records import Confirmation, EpisodeRecord, Scalars, Video
 from kartrl.processes.backoff import STILL_SECONDS, Helper
 from kartrl.processes.child import ChildProcess
 from kartrl.processes.inbox import Inbox
@@ -84,7 +84,7 @@ class Evaluations:
     def rest(self, now: float) -> None:
         self._helper.rest(now)
 
-    def receive(self) -> list[EpisodeRecord | Scalars | Confirmation | str]:
+    def receive(self) -> list[EpisodeRecord | Scalars | Video | Confirmation | str]:
         """What the process has sent since the last call: results, and lines for the user."""
         try:
             messages = self._inbox.receive() if self._inbox is not None else []

@@ -63,7 +63,7 @@ def run(
     - sends to `server` an `EpisodeRecord` for each episode with greedy actions, and finally a `Scalars` with their
       means and those of as many episodes with sampled actions,
     - writes the world's images and videos for TensorBoard to `run_folder/evaluation`, and all images to `latest.png`
-      there,
+      there; if there is a tracker, it sends each `Video` to `server` too,
     - saves the checkpoint as `run_folder/best.pt` if its score, the mean over these train levels of its mean return on
       each, with greedy and sampled actions, is the best so far; see `BestCheckpoint`.
 
@@ -199,7 +199,10 @@ class Evaluator:
         word = self._world.picture_word.replace(" ", "_")
         for tag, shown in tags.items():
             self._pulse.beat()
-            self._files.write(loaded, tag, word, pictures[shown], films[shown].pictures if films else [])
+            film = films[shown].pictures if films else []
+            video = self._files.write(loaded, tag, word, pictures[shown], film)
+            if video is not None and self._config.run.tracker != "none":
+                self._server.send(video)
         returns = {
             level: [one.episode.episodic_return for drives in (greedy, sampled) for one in drives[use, level]]
             for use, level in levels

@@ -14,6 +14,7 @@ from kartrl.envs.wrappers.pictures import picture_of
 from kartrl.files import write_whole
 from kartrl.learning.checkpoint import Checkpoint
 from kartrl.metrics.event_writer import EventWriter
+from kartrl.metrics.records import Video
 from kartrl.metrics.sinks import WriteWarning
 from kartrl.metrics.video import contact_sheet, gif, png, shrunk
 from kartrl.models import ActorCritic
@@ -60,15 +61,19 @@ class EvaluationFiles:
 
     def write(
         self, loaded: Checkpoint, name: str, word: str, picture: np.ndarray | None, film: list[np.ndarray]
-    ) -> None:
+    ) -> Video | None:
         """Write a level's picture and film to the event file.
 
         Args:
             word: what the picture is.
             picture: uint8 [H, W, 3], if any.
             film: uint8 [H, W, 3] each, at `GIF_FPS`; may be empty.
+
+        Returns:
+            The film, if there is one.
         """
-        step = loaded.counters.agent_steps
+        step, tag = loaded.counters.agent_steps, f"evaluation_video/{name}"
+        video = Video(step, tag, gif(film, GIF_FPS), loaded.counters.seconds) if film else None
         with self.warning():
             if self._events is None:
                 self._folder.mkdir(exist_ok=True)
@@ -78,9 +83,10 @@ class EvaluationFiles:
                 self._first_step = None
             if picture is not None:
                 self._events.image(step, f"evaluation_{word}s/{name}", png(picture), *picture.shape[:2])
-            if film:
-                self._events.image(step, f"evaluation_video/{name}", gif(film, GIF_FPS), *film[0].shape[:2])
+            if video is not None:
+                self._events.image(step, tag, video.gif, *film[0].shape[:2])
             self._events.flush()
+        return video
 
     def show(self, pictures: Sequence[np.ndarray]) -> None:
         """Write all pictures of a round, uint8 [H, W, 3] each, to `latest.png`."""
