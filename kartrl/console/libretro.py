@@ -222,6 +222,8 @@ class Emulator:
 
     def restore(self, state: bytes) -> bool:
         """Restore a saved state; the screen is updated with the next frame. Returns False if the core rejects it."""
+        if not may_be_state(len(state), self._call("serialize_size")):
+            return False
         if self._restarts:
             self._call("unload_game")
             self._call("deinit")
@@ -250,6 +252,14 @@ class Emulator:
         frame = Frame(address or 0, width, height, pitch, self._questions.pixel_bytes)
         if address and frame != self.frame:  # null: the frame is unchanged
             self.frame, self._pixels = frame, frame.pixels((ctypes.c_uint8 * frame.size).from_address(address))
+
+
+def may_be_state(size: int, usual: int) -> bool:
+    """Whether a state of this size, in bytes, may be of a core whose states usually have another size.
+
+    Other versions of a core save somewhat more or less; cores may crash if it is far less.
+    """
+    return usual // 2 <= size <= 2 * usual
 
 
 def converted(pixels: Image, gray: bool) -> Image:

@@ -10,7 +10,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from kartrl.console.libretro import PAD_BITS, Emulator, Frame
+from kartrl.console.libretro import PAD_BITS, Emulator, Frame, may_be_state
 from kartrl.errors import UserError
 from kartrl.retro.systems import System
 
@@ -88,7 +88,7 @@ class ScriptedEmulator(Emulator):
 
     def restore(self, state: bytes) -> bool:
         """See `Emulator`."""
-        restored = bool(self._emulator.set_state(state))
+        restored = may_be_state(len(state), len(self.save())) and bool(self._emulator.set_state(state))
         self._copy_memory()
         return restored
 
