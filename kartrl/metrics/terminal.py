@@ -1,7 +1,9 @@
 """Terminal output: a live panel, or plain lines where the output cannot show one or is shared with other runs."""
 
 import itertools
+import math
 from collections import defaultdict, deque
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from rich.console import Console, Group
@@ -11,15 +13,19 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from kartrl.config.figures import Figures, coming, expectation
 from kartrl.envs.episode import Tally
+from kartrl.envs.spec import ActionSpec
 from kartrl.envs.world import World
 from kartrl.envs.world_levels import MANY
 from kartrl.learning.counters import Counters
+from kartrl.metrics.hints import FAR, GONE, RANDOM, Hints
 from kartrl.metrics.records import EpisodeRecord
 from kartrl.metrics.reward_watch import RewardWatch
 from kartrl.metrics.tables import Line, fitted
 
 PLAIN_SECONDS = 10.0
+FEWEST_UPDATES = 5  # after which the speed is known
 EPISODES = 20  # whose mean return is compared with earlier ones
 MOST_ROWS = 18  # maximum rows of groups of levels
 PANEL_EDGES = 4  # columns that the panel's border takes
@@ -56,10 +62,26 @@ class Display:
     Args:
         world: decides what is displayed of its episodes.
         plain: print lines that begin with the run's name, because other runs print to the same place.
+        action: the environment's actions; None: hints on their entropy are left out.
+        figures: what the configuration usually does, if that is known.
+        fresh: whether the run begins with an untrained network.
     """
 
-    def __init__(self, console: Console, name: str, world: World, plain: bool = False) -> None:
+    def __init__(
+        self,
+        console: Console,
+        name: str,
+        world: World,
+        plain: bool = False,
+        action: ActionSpec | None = None,
+        figures: Figures | None = None,
+        fresh: bool = True,
+    ) -> None:
         self._console, self._name, self._world = console, name, world
+        self._figures = figures
+        self._speed_from: float | None = None  # seconds of training at the first status; infinite once it was told
+        patience = figures.patience if figures is not None else None
+        self.hints = Hints(world.config, action, world.steady_reward, patience, fresh)
         self._prefix = f"{name} | " if plain else ""
         self._tallies: dict[tuple[str, str], Tally] = {}
         self._watch = RewardWatch() if world.steady_reward else RewardWatch("return", EPISODES)
@@ -87,15 +109,19 @@ class Display:
         self._tallies[place].add(episode, record.agent_steps if record.evaluated else None)
         if not record.evaluated:
             self._returns.append(episode.episodic_return)
+            if not self._world.steady_reward:
+                self._add_value(record.seconds, record.agent_steps, 1, episode.episodic_return)
 
-    def add_reward(self, seconds: float, steps: int, mean_reward: float) -> None:
-        """Add trained steps, and report a collapse of their reward, if it is steady: see `RewardWatch.add`."""
-        if self._world.steady_reward and (message := self._watch.add(seconds, steps, mean_reward)) is not None:
-            self.say(message)
+    def add_update(self, counters: Counters, steps: int, mean_reward: float, scalars: Mapping[str, float]) -> None:
+        """Add what was logged of an update: steps trained on since the one before, their mean reward, and scalars."""
+        self.hints.add(scalars)
+        if self._world.steady_reward:
+            self._add_value(counters.seconds, counters.agent_steps, steps, mean_reward)
 
-    def add_return(self, seconds: float, episodic_return: float) -> None:
-        """Add a training episode, and report a collapse of returns, unless rewards are steady."""
-        if not self._world.steady_reward and (message := self._watch.add(seconds, 1, episodic_return)) is not None:
+    def _add_value(self, seconds: float, agent_steps: int, number: int, mean: float) -> None:
+        """Add the reward of steps if it is steady, else a return, and report a collapse: see `RewardWatch.add`."""
+        self.hints.trend.add(agent_steps, number, mean)
+        if (message := self._watch.add(seconds, number, mean)) is not None:
             self.say(message)
 
     def say(self, message: str) -> None:
@@ -106,18 +132,45 @@ class Display:
     def show(self, status: Status, final: bool = False) -> None:
         """Update the panel, or print a line every ten seconds."""
         self._status = status
+        new = self.hints.look(status.counters.agent_steps, status.fraction)
+        self._tell_speed(status)
         self.refresh()
         if self._live is not None:
             return
+        for hint in new:
+            self.say(f"Hint: {hint}")
         if final or status.counters.seconds - self._last_line >= PLAIN_SECONDS:
             self._last_line = status.counters.seconds
             self.say(self._line(status))
 
+    def _tell_speed(self, status: Status) -> None:
+        """Say, once this machine's speed is known, how long the rest takes."""
+        counters = status.counters
+        if self._speed_from is None:
+            self._speed_from = counters.seconds
+        steady = counters.seconds - self._speed_from >= PLAIN_SECONDS and counters.updates >= FEWEST_UPDATES
+        if steady and status.fraction < 1:
+            self._speed_from = math.inf
+            self.say(f"Measured: {self.expectation(counters, status.agent_steps_per_second)}")
+
+    def expectation(self, counters: Counters, speed: float) -> str:
+        """See `config.figures.expectation`."""
+        run = self._world.config.run
+        most = 60 * run.minutes - counters.seconds if run.minutes else math.inf
+        return expectation(self._figures, run.agent_steps, counters.agent_steps, max(speed, 1.0), most)
+
     def refresh(self) -> None:
         """Update the panel, if there is one, with episodes added since."""
         if self._live is not None and self._status is not None:
-            parts = [self._head(self._status), self._table()] if self._tallies else [self._head(self._status)]
-            self._live.update(Panel(Group(*parts), title=self._name, border_style="cyan"))
+            hints = [Text(f"Hint: {hint}", style="yellow") for hint in self.hints.shown.values()]
+            table = [self._table()] if self._tallies else []
+            group = Group(self._head(self._status), *hints, *table)
+            self._live.update(Panel(group, title=self._name, border_style="cyan"))
+
+    def recount(self, counters: Counters) -> None:
+        """Count what came after the newest status."""
+        if self._status is not None:
+            self._status = self._status._replace(counters=counters)
 
     @property
     def counters(self) -> Counters:
@@ -152,7 +205,7 @@ class Display:
         return (
             f"{_clock(counters.seconds)} | {status.fraction:4.0%} | {status.steps}, "
             f"{status.agent_steps_per_second:,.0f}/s | {counters.updates:,} updates | {self._mean_return(counters)} "
-            f"| lag {status.lag:.1f}{where}{more and f' | {more}'} "
+            f"| lag {self._lag(status)}{where}{more and f' | {more}'} "
             f"| {f'stuck for {status.stuck:.0f} s' if status.stuck else f'ETA {_clock(status.eta_seconds)}'}"
         )
 
@@ -171,14 +224,30 @@ class Display:
             f"{_clock(counters.seconds)} elapsed, ETA {_clock(status.eta_seconds)}",
         )
         head.add_row(
-            f"{status.agents} agents{status.where}, batches of {status.prediction_batch:.1f}, lag {status.lag:.1f}",
+            f"{status.agents} agents{status.where}, batches of {status.prediction_batch:.1f}, lag {self._lag(status)}",
             self._mean_return(counters),
         )
+        if not math.isnan(self.hints.share):
+            per_second = max(status.agent_steps_per_second, 1.0)
+            goals = coming(self._figures, self._world.config.run.agent_steps, counters.agent_steps, per_second)
+            head.add_row(f"entropy {self._entropy()}", f"usually {goals[0]}" if goals else "")
         return head
+
+    def _lag(self, status: Status) -> str:
+        far = self.hints.divergence
+        return f"{status.lag:.1f}" + ("" if math.isnan(far) else " (fine)" if far <= FAR else " (too old)")
+
+    def _entropy(self) -> str:
+        """With what it means to those who do not know it."""
+        share = self.hints.share
+        about = ": nearly random" if share > RANDOM else ": always the same" if share < GONE else ""
+        return f"{min(share, 1.0):.0%} of random actions'{about}"
 
     def _mean_return(self, counters: Counters) -> str:
         """Of the newest episodes alone, none of which are from before a resume."""
-        return f"return {_mean(self._returns)} over the last {len(self._returns)} of {counters.episodes:,} episodes"
+        trend = f", {self.hints.trend.word}" if self.hints.trend.word else ""
+        number = f"the last {len(self._returns)} of {counters.episodes:,} episodes"
+        return f"return {_mean(self._returns)} over {number}{trend}"
 
     def _table(self) -> Table:
         world, width = self._world, self._console.width - PANEL_EDGES

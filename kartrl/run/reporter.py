@@ -20,11 +20,9 @@ from kartrl.processes.child import ChildProcess
 from kartrl.processes.record_pipe import RecordPipe
 from kartrl.processes.spawn import spawn
 from kartrl.run.run_folder import RunFolder
-from kartrl.training.trainer import Record as Update
 from kartrl.training.trainer import Trainer
 
 LARGEST_QUEUE = 10_000  # records that wait for the logger; more are lost
-FAR = 1.0  # KL(mu || pi) between the policy that acts and the learner's: at 0.5, training can still go well
 MOVE_SECONDS = 5.0  # for the logger to write what it has received, when the run's folder has been moved
 LAST_SECONDS = 30.0  # for the logger of a finished run: a short run may end before it has started
 
@@ -51,11 +49,9 @@ class Reporter:
         self.episodes = trainer.counters.episodes
         # reproducible: episodes whose round has not been trained on
         self._ended: list[tuple[EpisodeEnd, EpisodeRecord]] = []
-        self._updates: list[Update] = []  # to be reported
         self._pipe: RecordPipe | None = None
         self._lost = 0
         self._reported_first_update = False
-        self._warned = bool(config.replays)  # replayed steps are expected to be from far policies
         self.logger = Helper("logger", self._start_logger, display.say, STILL_SECONDS + config.system.step_timeout)
 
     def _start_logger(self, signs: Connection) -> ChildProcess:
@@ -99,7 +95,6 @@ class Reporter:
         steps, seconds = self._trainer.counters.agent_steps, self._trainer.seconds
         record = EpisodeRecord(steps, end.episode, False, seconds, time.time())
         self._display.add(record)
-        self._display.add_return(seconds, end.episode.episodic_return)
         if self._config.run.reproducible:
             self._ended.append((end, record))
         else:
@@ -128,12 +123,6 @@ class Reporter:
         while self._trainer.messages:
             self._display.say(self._trainer.messages.popleft())
 
-    def take_updates(self) -> list[Update]:
-        """The updates since the last call whose losses were read; the next report contains them."""
-        newest = [self._trainer.records.popleft() for _ in range(len(self._trainer.records))]
-        self._updates += newest
-        return newest
-
     def report(self, status: Status, deaths: int, crew: dict[str, float]) -> None:
         """Send what has been measured since the last call; agents' messages must have been received first.
 
@@ -157,19 +146,19 @@ class Reporter:
             "system/agent_deaths": float(deaths),
             "system/skipped_updates": float(trainer.guard.skipped),
         }
+        scalars |= self._display.hints.scalars()
         self.send(Scalars(status.counters.agent_steps, scalars, status.counters.seconds))
 
     def _report_updates(self, status: Status) -> dict[str, float]:
         """Means over the updates since the last call; in a reproducible run each is sent by itself."""
-        records, self._updates = self._updates, []  # callbacks were called with each of them
+        records = [self._trainer.records.popleft() for _ in range(len(self._trainer.records))]
         for record in records:
-            self._display.add_reward(record.counters.seconds, record.steps, record.mean_reward)
+            self._display.add_update(record.counters, record.steps, record.mean_reward, record.scalars)
         values: dict[str, list[float]] = defaultdict(list)
         for record in records:
             for tag, value in record.scalars.items():
                 values[tag].append(value)
         means = {tag: sum(numbers) / len(numbers) for tag, numbers in values.items()}
-        self._warn_of_far_policy(means.get("losses/behaviour_kl", 0.0), status.lag)
         if not self._config.run.reproducible:
             counters = status.counters
             return means | {"speed/updates": float(counters.updates), "speed/episodes": float(counters.episodes)}
@@ -189,7 +178,7 @@ class Reporter:
     def _send_trained(self, attempts: int, counters: Counters) -> None:
         """Send the episodes that ended in the rounds of the first `attempts` updates, in a fixed order."""
         # Agents send an episode before they finish its block, so all of a trained round have been received.
-        rounds = attempts * self._sizes.training_blocks // (self._sizes.agents * self._sizes.groups_per_agent)
+        rounds = self._sizes.rounds(attempts)
         ended = sorted(
             (pair for pair in self._ended if pair[0].block < rounds), key=lambda pair: (pair[0].block, pair[0].group)
         )
@@ -197,18 +186,3 @@ class Reporter:
         steps = counters.agent_steps
         records = tuple(record._replace(agent_steps=steps) for _, record in ended)
         self.send(EpisodeBatch(steps, records, counters.seconds))
-
-    def _warn_of_far_policy(self, divergence: float, lag: float) -> None:
-        """Tell the user, once, if agents act with a policy far from the learner's: a mean KL(mu || pi) above `FAR`."""
-        if self._warned or not divergence > FAR:
-            return
-        self._warned = True
-        large = (
-            ""
-            if self._config.model.normalise_observations
-            else ("; if observations are large numbers, set model.normalise_observations=true")
-        )
-        self._display.say(
-            f"Agents act with a policy far from the learner's (KL {divergence:.3g}, {lag:.1f} updates old), "
-            f"so training may fail: try fewer environments, larger updates or a lower learning rate{large}"
-        )

@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from rich.console import Console
 
 from kartrl.config import Config, read
+from kartrl.config.figures import figures_of
 from kartrl.envs.named_modules import named_modules, trust_here
 from kartrl.envs.spec import EnvSpec
 from kartrl.errors import RunFailed, UserError
 from kartrl.files import shown
+from kartrl.hardware.machine import cores
 from kartrl.launch import known, named, typed
 from kartrl.learning.counters import Counters
 from kartrl.processes.end_request import EndRequest
@@ -58,6 +60,7 @@ def train(
         RunFailed: a fault ended the run; the display has told it.
     """
     config = read(files, overrides, base)
+    known = figures_of(config, files) if resume is None else None
     if resume is None:
         trust_here(named_modules(config.model))  # as it is the user's own configuration
     # The fork server starts, and loads torch, if agents will need it, while this process does.
@@ -108,7 +111,8 @@ def train(
             folder = runs.create(config, source)
             stack.callback(folder.release)
         trusted = trust(config.environment, config.model)
-        display = Display(console, folder.path.name, world, plain)
+        untrained = stored is None and initial is None
+        display = Display(console, folder.path.name, world, plain, spec.action, known, untrained)
         try:
             with display:
                 display.say(f"Environment: {spec.title}; logs in {shown(folder.path)}")
@@ -116,6 +120,10 @@ def train(
                 told = [*remarks(config, spec), *first_update(config, spec, sizes), *notes, decisions(config)]
                 if resume is None:
                     told = [*tell_presets(config, files), *told]
+                if known is not None:
+                    speed = known.speed(spec.step_seconds, min(cores(), config.system.learners * sizes.agents))
+                    begun = stored.counters if stored is not None else Counters()
+                    told.append(f"Expected: {display.expectation(begun, speed)}")
                 for remark in told:
                     display.say(remark)
                 if initial is not None:
@@ -206,7 +214,7 @@ def _inspected(config: Config, console: Console) -> tuple[Config, EnvSpec]:
 
 def _next_steps(folder: Path, levels: Sequence[str], trusted: str, resume: str, films: bool) -> str:
     """Suggested commands, ready to type: `resume`, and others, prefixed with `trusted`; `record` if it can film."""
-    run, level = named(folder), f" -s {shlex.quote(levels[0])}" if levels else ""
+    run, level = named(folder), f" -l {shlex.quote(levels[0])}" if levels else ""
     own = known(folder) if levels else ""  # or paths of levels would not be opened
     record = f"Record:   {trusted}{typed('record')} -p {run}{level}\n"
     return f"Resume:   {resume}\n{record * films}Evaluate: {own}{trusted}{typed('evaluate')} -p {run}"

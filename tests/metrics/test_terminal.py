@@ -215,9 +215,13 @@ def test_collapse_is_of_reward_where_steady_else_of_returns(world):
     display = Display(console, "run", world)
     for second in range(200):
         learned = 30 < second < 150
-        display.add_reward(float(second), 100, 0.04 * learned if world.steady_reward else 0.04 * (not learned))
+        counters = Counters(100 * second, seconds=float(second))
+        reward = 0.04 * learned if world.steady_reward else 0.04 * (not learned)
+        display.add_update(counters, 100, reward, {})
         for _ in range(5):
-            display.add_return(float(second), 20.0 * learned if not world.steady_reward else 20.0)
+            value = 20.0 * learned if not world.steady_reward else 20.0
+            episode = Episode(9, value, True, details=Race(0.0, ()))
+            display.add(EpisodeRecord(100 * second, episode, False, float(second)))
     said = console.file.getvalue()
     assert said.startswith(f"Collapse: the mean training {'reward' if world.steady_reward else 'return'} fell")
     assert said.count("Collapse") == 1
