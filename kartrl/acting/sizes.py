@@ -39,6 +39,10 @@ class Sizes(NamedTuple):
         groups = self.agents * self.groups_per_agent
         return -(-self.training_blocks // groups) * groups * self.group_size * self.unroll_length
 
+    def rounds(self, updates: int) -> int:
+        """Number of whole rounds, in which every group fills one block, in so many updates of a reproducible run."""
+        return updates * self.training_blocks // (self.agents * self.groups_per_agent)
+
 
 def check_memory(need: int, agents: int, envs: int) -> None:
     """Refuse more environments than this machine has memory for; `need` is in bytes."""

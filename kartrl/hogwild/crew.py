@@ -30,7 +30,7 @@ from kartrl.processes.child import ChildProcess
 from kartrl.processes.spawn import spawn
 from kartrl.training.crew import Crew
 from kartrl.training.meter import StageShares
-from kartrl.training.trainer import Record, Trainer
+from kartrl.training.trainer import Made, Record, Trainer
 
 
 class Hogwild(Crew):
@@ -78,10 +78,15 @@ class Hogwild(Crew):
     def start(self) -> None:
         self.supervisor.start()
 
+    def keep_updates(self) -> None:
+        self.supervisor.keeps = True
+
     def receive(self, timeout: float) -> Iterator[EpisodeEnd]:
         for message in self.supervisor.receive(timeout):
             if isinstance(message, Record):
                 self._observer.add(message)
+            elif isinstance(message, Made):
+                self._observer.made.append(message)
             else:
                 yield message
         self._observer.look()
@@ -102,11 +107,18 @@ class Hogwild(Crew):
     def stop(self, timeout: float) -> None:
         self._board.stopping[0] = True
         self.supervisor.join(timeout)
-        self._observer.look()
+        for _ in self.receive(0.0):  # the last updates; the episodes after the end do not count
+            pass
 
 
 class Workers(Supervisor[HogwildBoard]):
-    """The worker processes; see `Hogwild`."""
+    """The worker processes; see `Hogwild`.
+
+    Attributes:
+        keeps: whether they send each of their updates as `Made`.
+    """
+
+    keeps = False
 
     def __init__(
         self,
@@ -125,7 +137,7 @@ class Workers(Supervisor[HogwildBoard]):
     def _spawn(self, number: int, seed: int) -> tuple[ChildProcess, Connection]:
         reader, writer = self._context.Pipe(duplex=False)
         config, sizes = worker_setup(self._config, self._sizes, number)
-        arguments = config, sizes, self._spec, self._board, number, seed, self._before, writer
+        arguments = config, sizes, self._spec, self._board, number, seed, self._before, writer, self.keeps
         process = spawn(self._context, f"worker-{number}", worker.run, *arguments)
         writer.close()
         return process, reader

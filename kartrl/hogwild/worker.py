@@ -47,6 +47,7 @@ def run(
     seed: int,
     before: Counters,
     server: Connection,
+    keeps: bool,
 ) -> None:
     """Body of a worker process.
 
@@ -55,12 +56,14 @@ def run(
         sizes: this worker's sizes; its unroll length may differ from other workers'.
         server: receives an `EpisodeEnd` at the end of each episode, the `Record` of some updates, and a `Failure` if
             the worker cannot continue.
+        keeps: whether it also receives each update as `Made`.
     """
     keep_freed_memory()
     torch.set_num_threads(sizes.torch_threads)
     torch.manual_seed(seed)
     with environments_hosted(), telling(server):
         worker = Worker(config, sizes, spec, board, number, seed, before, server)
+        worker.trainer.keeps = keeps
         mailbox = Mailbox(worker.slab, worker.slab.waker(0), worker.serve)
         calls = board.calls[number : number + 1]
         play(config, spec.action, worker.slab, 0, seed, mailbox, worker.stopwatch, server, calls)
@@ -143,8 +146,9 @@ class Worker:
         for ours, all_lives in ((self.slab.unrolls, board.unrolls), (self.slab.quarantined, board.quarantined)):
             all_lives[number] += ours[0]
             ours[0] = 0
-        while trainer.records:
-            self._server.send(trainer.records.popleft())
+        for kept in (trainer.records, trainer.made):
+            while kept:
+                self._server.send(kept.popleft())
         self._optimizer.fetch()
         trainer.weights.version = int(board.updates.sum())
 

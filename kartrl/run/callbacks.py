@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kartrl.envs.episode import Episode
+from kartrl.learning.counters import Counters
 from kartrl.metrics.records import Scalars
-from kartrl.training.trainer import Record
 
 
 class Update(NamedTuple):
@@ -38,11 +38,10 @@ class Callbacks:
     on_evaluation: Callable[[Evaluation], bool | None] | None = None
     ended_by: str = field(default="", init=False)
 
-    def update(self, record: Record) -> None:
-        """Tell of an update."""
+    def update(self, counters: Counters, scalars: dict[str, float]) -> None:
+        """Tell of an update; `counters`: after it."""
         if self.on_update is not None:
-            counters = record.counters
-            update = Update(counters.agent_steps, counters.updates, counters.seconds, record.scalars)
+            update = Update(counters.agent_steps, counters.updates, counters.seconds, scalars)
             self._heed("on_update", self.on_update(update))
 
     def episode(self, episode: Episode) -> None:

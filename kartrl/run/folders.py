@@ -93,13 +93,16 @@ def names_policy(name: str) -> bool:
     return name.startswith(policies.HUB) or Path(name).is_file() or policies.is_policy(Path(name))
 
 
-def find_run(name: str) -> Path:
+def find_run(name: str, logs: Path | None = None) -> Path:
     """The folder of the run that a user names: by its folder or its name.
+
+    Args:
+        logs: the folder of all runs; default: `Run.logs_folder`.
 
     Raises:
         UserError: there is none.
     """
-    logs = Run().logs_folder
+    logs = logs or Run().logs_folder
     for folder in places_of(name, logs):
         if (folder / CONFIG).is_file() or has_checkpoint(folder):
             return folder

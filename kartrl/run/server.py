@@ -8,11 +8,13 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping
+from operator import attrgetter
 from typing import Any
 
 import torch
 
 from kartrl import faults
+from kartrl.acting.messages import EpisodeEnd
 from kartrl.acting.sizes import Sizes
 from kartrl.algorithms import heads_of
 from kartrl.config import Config
@@ -37,12 +39,13 @@ from kartrl.run.evaluation.evaluations import Evaluations
 from kartrl.run.reporter import Reporter
 from kartrl.run.run_folder import RunFolder
 from kartrl.run.saves import Saves, name_of
-from kartrl.run.stopping import StopRules
+from kartrl.run.stopping import StopRules, has_rules
 from kartrl.sizing.compatibility import is_hogwild
 from kartrl.training.meter import Meter
 from kartrl.training.replay_saves import ReplaySaves
 from kartrl.training.trainer import State
 
+ASKED_SECONDS = 0.05  # between two looks at whether the trainer of a reproducible run waits
 REPORT_SECONDS = 5.0  # between two reports of scalars
 HISTOGRAM_SECONDS = 60.0
 UPDATE_SECONDS = 10.0  # a histogram waits for the end of an update
@@ -93,7 +96,7 @@ class Server:
         self.crew = make_crew(config, sizes, self._spec, *parts, folder.path, display.say)
         self._trainer = self.crew.trainer
         if self._callbacks.on_update is not None:
-            self._trainer.read_steps = 1  # of each update
+            self.crew.keep_updates()
         self._replay_saves = ReplaySaves(config.replay, self.crew.replay, folder.path, display.say)
         source = dict(provenance or {})
         self._saves = Saves(config, folder, self._spec, self._replay_saves, resume, source, display.say)
@@ -101,6 +104,9 @@ class Server:
         first_step = self._before.agent_steps
         self._evaluations = Evaluations(config, folder, self._context, display.say, first_step, spec.most_envs)
         self._rules = StopRules(config.run, display.say)
+        self._trainer.asks = config.run.reproducible and has_rules(config.run)
+        self._unjudged: list[EpisodeEnd] = []  # by the rules, if the trainer asks
+        self._judged = self._before.episodes, 0  # episodes, and attempts of the trainer, that the rules have seen
         self._join_seconds = faults.value("join", JOIN_SECONDS)
         self._ending = False
         self._thread_failure: str | None = None
@@ -164,7 +170,7 @@ class Server:
         self._request.last_words = lambda: self._saves.losses(self._trainer.counters.agent_steps)
         suspension = Suspension(time.monotonic())
         while self._request.number is None and not self._rules.ended_by:
-            self._receive(timeout=0.5)
+            self._receive(timeout=ASKED_SECONDS if self._trainer.asks else 0.5)
             now = time.monotonic()
             if suspension.is_over(now):
                 self._rest(now)
@@ -172,9 +178,7 @@ class Server:
                 raise RunFailed(self._thread_failure)
             self._follow(self._config.system.step_timeout)
             self._watch(now)
-            if self._rules.look(self._counters()):
-                self.save(self._config.system.step_timeout)
-                self._evaluations.confirm(self._config.run.stop_episodes)
+            self._judge()
             now, newest = time.monotonic(), status()
             self._display.show(newest)
             if now - last["report"] >= faults.value("report", REPORT_SECONDS):
@@ -205,13 +209,40 @@ class Server:
         """Receive messages from the agents, the evaluator and the trainer, waiting at most `timeout` seconds."""
         for end in self.crew.receive(timeout):
             self._reporter.add(end)
-            self._rules.add(end.episode.episodic_return)
+            if self._trainer.asks:
+                self._unjudged.append(end)
+            else:
+                self._rules.add(end.episode.episodic_return)
             self._callbacks.episode(end.episode)
-        for record in self._reporter.take_updates():
-            self._callbacks.update(record)
+        self._tell_updates()
         self._rules.end(self._callbacks.ended_by)
         self._reporter.say()
         self._receive_evaluations()
+
+    def _judge(self) -> None:
+        """Apply the rules: in a reproducible run to the episodes that it has trained on when the trainer asks."""
+        counters, question = self._counters(), self._trainer.question
+        if self._trainer.asks:
+            counters = counters._replace(episodes=self._judged[0])
+        if question is not None and question[0] != self._judged[1]:
+            self._receive(timeout=0.0)  # the last of these episodes
+            rounds = self._sizes.rounds(question[0])
+            ended = sorted((end for end in self._unjudged if end.block < rounds), key=attrgetter("block", "group"))
+            self._unjudged = [end for end in self._unjudged if end.block >= rounds]
+            for end in ended:
+                self._rules.add(end.episode.episodic_return)
+            self._judged = self._judged[0] + len(ended), question[0]
+            counters = question[1]._replace(episodes=self._judged[0])
+        if self._rules.look(counters):
+            self.save(self._config.system.step_timeout)
+            self._evaluations.confirm(self._config.run.stop_episodes)
+        if question is not None and not self._rules.confirming:
+            self._trainer.answer(over=bool(self._rules.ended_by))
+
+    def _tell_updates(self) -> None:
+        """Call back for each update since the last call."""
+        while self._trainer.made:
+            self._callbacks.update(*self._trainer.made.popleft())
 
     def _receive_evaluations(self) -> None:
         for record in self._evaluations.receive():
@@ -232,7 +263,7 @@ class Server:
         self._reporter.logger.watch(now)
         if self._saves.newest != self._before:  # there is something new to evaluate; its start takes a core's time
             self._evaluations.watch(now)
-        if self.crew.waiting:
+        if self.crew.waiting or self._trainer.question is not None:
             self._watchdog.rest(now)
         try:
             signs = self.crew.supervisor.signs + self._trainer.learner.optimizer_steps
@@ -324,6 +355,8 @@ class Server:
                 self._save_after_failure()
             if learned:
                 self.save(2 * self._join_seconds if self._request.number is not None else LAST_UPDATE_SECONDS)
+                self._display.recount(self._counters())  # with the update that was under way
+                self._tell_updates()
                 if self._saves.problem is None:
                     self._folder.end(self._rules.ended_by)
                 if self._request.number is None:

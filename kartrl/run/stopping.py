@@ -16,6 +16,7 @@ class StopRules:
     """Decides when a run ends, from its counters, its training episodes and evaluations that confirm its return.
 
     Attributes:
+        confirming: whether an evaluation is confirming the return.
         ended_by: "run.KEY = VALUE", and after a colon what fulfilled it, once a rule or a limit ends the run; the name
             of what else ends it, see `end`; else "".
     """
@@ -25,7 +26,7 @@ class StopRules:
         self._returns: deque[float] = deque(maxlen=run.stop_window)
         self._best, self._best_at = float("-inf"), 0
         self._looked = True  # at the newest episode
-        self._confirming = False
+        self.confirming = False
         self.ended_by = ""
 
     def add(self, episodic_return: float) -> None:
@@ -51,10 +52,10 @@ class StopRules:
         elif run.patience and counters.agent_steps - self._best_at >= run.patience:
             best = f"{self._best:.2f} at {self._best_at:,} agent steps"
             self._end("patience", f"no mean return of {run.stop_window} episodes above {best}")
-        if self.ended_by or run.stop_return == "none" or mean < run.stop_return or self._confirming:
+        if self.ended_by or run.stop_return == "none" or mean < run.stop_return or self.confirming:
             return False
         if run.stop_episodes:
-            self._confirming = True
+            self.confirming = True
             self._say(
                 f"Mean return {mean:.2f} in {run.stop_window} training episodes: evaluating {run.stop_episodes} "
                 f"(run.stop_return = {run.stop_return:g}) ..."
@@ -65,7 +66,7 @@ class StopRules:
 
     def decide(self, confirmation: Confirmation) -> None:
         """End the run if an evaluation confirms its return; if not, so many new episodes are needed to try again."""
-        self._confirming = False
+        self.confirming = False
         goal, steps = self._run.stop_return, confirmation.agent_steps
         about = f"mean return {confirmation.mean:.2f} in {confirmation.episodes} greedy episodes at {steps:,} steps"
         if goal != "none" and confirmation.mean >= goal:
@@ -86,6 +87,11 @@ def value_of(run: Run, key: str) -> str:
     """A limit or rule as text."""
     value = getattr(run, key)
     return f"{value:,}" if isinstance(value, int) else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def has_rules(run: Run) -> bool:
+    """Whether a rule that can be disabled may end the run."""
+    return not OFF.keys().isdisjoint(run.changed_keys())
 
 
 def is_rule(ended_by: str) -> bool:

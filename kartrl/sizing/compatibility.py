@@ -63,12 +63,7 @@ def check_updates(config: Config) -> None:
             if getattr(system, key) != "auto":
                 raise UserError(f"[system] {key}: run.reproducible predicts for fixed batches; leave it at auto")
         if config.run.minutes:
-            raise UserError("[run] minutes: run.reproducible allows only a limit in run.agent_steps; set run.minutes=0")
-        for rule in sorted({"stop_return", "stop_episodes_total", "patience"} & {*config.run.changed_keys()}):
-            raise UserError(
-                f"[run] {rule}: run.reproducible allows only a limit in run.agent_steps: when the server hears of an "
-                "episode, a later update may be under way; leave it out"
-            )
+            raise UserError("[run] minutes: run.reproducible allows no limit of time; set run.minutes=0")
         if config.evaluation.minutes:
             raise UserError(
                 "[evaluation] minutes: evaluation at fixed times is not reproducible; set evaluation.minutes=0, "

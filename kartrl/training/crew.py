@@ -64,6 +64,10 @@ class Crew(ABC):
         """The random generators that a checkpoint saves, by name; what comes and goes begins with new seeds instead."""
         return {}
 
+    def keep_updates(self) -> None:
+        """From `start` on, keep what each update has shown in `Trainer.made`, until somebody takes it from there."""
+        self.trainer.keeps = True
+
     @abstractmethod
     def start(self) -> None:
         """Start the processes and, while they load, create what the threads need."""

@@ -45,6 +45,13 @@ class Record(NamedTuple):
     mean_reward: float  # of these steps, before any transform
 
 
+class Made(NamedTuple):
+    """An update, for a callback."""
+
+    counters: Counters  # after it
+    scalars: dict[str, float]
+
+
 class Trainer:
     """State shared by all trainer threads of a run: the learner, published weights, counters and reports.
 
@@ -59,6 +66,9 @@ class Trainer:
         attempts: this process's updates from fresh steps so far, including skipped ones.
         good: the newest good state that was taken.
         read_steps: agent steps between two readings of the losses, of each of which there is a record.
+        asks: whether it waits, whenever it has trained on 3,000 agent steps more, until `answer` is called.
+        keeps: whether the losses of each update are read, and kept in `made`.
+        question: its attempts and counters then, while it waits.
         turn: held by a trainer thread during a whole update, including the wait for other learners.
         updating: held while an update changes anything; hold it to read a consistent state.
     """
@@ -73,10 +83,15 @@ class Trainer:
         self.turn, self.updating = threading.Lock(), threading.Lock()
         self.records: deque[Record] = deque(maxlen=1000)  # read by the server
         self.read_steps = faults.value("reading", READ_STEPS)
+        self.keeps, self.made = False, deque[Made]()
         self.messages: deque[str] = deque(maxlen=100)  # shown by the server
         self.first_update: float | None = None  # when this process made its first update, seconds since the epoch
         self.lag = 0.0  # mean policy lag of the newest batch, in updates
         self.attempts = 0
+        self.asks = False
+        self.question: tuple[int, Counters] | None = None
+        self._asking_steps = self.read_steps
+        self._answered, self._over = threading.Event(), False
         self._norms: list[float] = []  # of gradients, since the losses were last read
         self._rewards: list[tuple[int, float]] = []  # steps and mean reward of each batch since then
         self._seconds_before = counters.seconds
@@ -140,7 +155,7 @@ class Trainer:
         after = before._replace(agent_steps=before.agent_steps + trained, updates=before.updates + 1)
         total = self._now().agent_steps
         due = fresh_steps > 0 and (total + trained) // self.read_steps > total // self.read_steps
-        read = due or (self._replay_due and fresh_steps == 0)
+        read = due or self.keeps or (self._replay_due and fresh_steps == 0)
         update = self.learner.update(trajectory, steps, progress, stopwatch.lap, probe=read)
         self.learner.threads.record(start, time.monotonic())
         if (problem := self.guard.record(update.finite)) is not None:
@@ -154,7 +169,8 @@ class Trainer:
         if fresh_steps:
             self._rewards.append((fresh_steps, float(batch.reward[fresh].mean())))
             self.lag = float(lag.mean())
-        relative = self.weights.relative_change() if due else 0.0
+        told = due or (self.keeps and fresh_steps > 0)
+        relative = self.weights.relative_change() if told else 0.0
         self.weights.publish()
         self.counters = after
         if read and age.size:  # reported with the next reading of an update from fresh steps
@@ -162,9 +178,9 @@ class Trainer:
             renamed = {tag.replace("losses/", "replay/"): value for tag, value in update.scalars().items()}
             self._replay_scalars = ages if fresh_steps else renamed | ages
         self._replay_due = due or (self._replay_due and not read)
-        if due:
-            norms, self._norms = self._norms, []
-            rewards, self._rewards = self._rewards, []
+        scalars = self._replay_scalars
+        if told:
+            norms, rewards = self._norms, self._rewards
             rewarded = sum(count for count, _ in rewards)
             mean_reward = sum(count * mean for count, mean in rewards) / rewarded
             scalars = {
@@ -182,7 +198,14 @@ class Trainer:
                 "speed/update_seconds": time.monotonic() - start,
                 "speed/update_threads": float(self.learner.threads.number),
             }
+        if due:
             self.records.append(Record(self._now(), self.attempts, scalars, rewarded, mean_reward))
+            self._norms, self._rewards = [], []
+        if self.keeps:
+            self.made.append(Made(self._now(), scalars))
+        if self.asks and (total + trained) // self._asking_steps > total // self._asking_steps:
+            self._answered.clear()
+            self.question = self.attempts, self._now()
         self.first_update = self.first_update or time.time()
         self._longest_pause = max(self._longest_pause, time.monotonic() - self._updated)
         self._updated = time.monotonic()
@@ -197,7 +220,17 @@ class Trainer:
     @property
     def finished(self) -> bool:
         """Whether the run has reached a limit: no update is made beyond it."""
-        return self._progress.fraction(self._now()) >= 1.0
+        return self._over or self._progress.fraction(self._now()) >= 1.0
+
+    def await_answer(self) -> None:
+        """Wait, if there is a `question`, until `answer` is called."""
+        if self.question is not None:
+            self._answered.wait()
+
+    def answer(self, over: bool) -> None:
+        """Let a waiting trainer continue, or end if the run is over."""
+        self.question, self._over = None, over
+        self._answered.set()
 
     @property
     def seconds(self) -> float:
@@ -211,6 +244,8 @@ class Trainer:
     def end(self) -> None:
         """Stop the clock: what follows, such as the last checkpoint's evaluation, is not training."""
         self._ended = self._ended or time.monotonic()
+        if self.asks:
+            self.answer(over=True)
 
     def _now(self) -> Counters:
         return self.counters._replace(seconds=self.seconds)
@@ -283,6 +318,7 @@ class TrainerThread(threading.Thread):
                     return
                 with self._trainer.stream.current():
                     self._source.published(update)
+                self._trainer.await_answer()
 
     def _upload(self, batch: Trajectory[np.ndarray]) -> Trajectory[Tensor]:
         """The batch on the device."""

@@ -51,6 +51,6 @@ def test_run_continues_on_the_cpu_and_back(tmp_path, world):
     losses = [row for row in scalars_csv.read(tmp_path / "logs" / "run") if row.tag.startswith("losses/")]
     assert losses
     assert all(math.isfinite(row.value) for row in losses)
-    circuit = ["-s", "MarioCircuit.Act1"] if world.startswith("kart") else []
+    circuit = ["-l", "MarioCircuit.Act1"] if world.startswith("kart") else []
     ended = run("evaluate", "--device", "cuda", "--episodes", "1", *circuit, cwd=tmp_path, timeout=200)
     assert ended.returncode == 0, ended.stdout + ended.stderr

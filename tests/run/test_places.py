@@ -113,4 +113,4 @@ def test_missing_circuits_of_own_runs_are_left_out(here: Path, capsys: pytest.Ca
     checkpoint.save(path, stored._replace(config=stored.config.model_copy(update={"levels": levels})))
     assert config.is_file()
     assert main(["evaluate", "-p", "run", "--episodes", "1"]) == 0
-    assert "not found in this folder (gone/*.toml); name them with -s" in capsys.readouterr().out
+    assert "not found in this folder (gone/*.toml); name them with -l" in capsys.readouterr().out

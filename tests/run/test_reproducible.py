@@ -9,6 +9,7 @@ from commands import EVALUATE_OFF, REPORT_OFTEN, run
 from kartrl.learning import checkpoint
 from kartrl.metrics import episodes_csv, scalars_csv
 from kartrl.metrics.episodes_csv import EpisodeRow
+from kartrl.run.run_folder import ended_by
 
 SMALL = ("run.reproducible=true", "system.agents=2", "system.envs_per_agent=2", "model.hidden_size=16")
 WORLDS = {
@@ -31,7 +32,7 @@ ALGORITHMS = {
 }
 RESUMED = ("a2c", "acer", "impala, prioritised and elite")  # appo and impala have the same source as the last
 UPDATE = 4 * 5  # steps of an update; fewer where one only carries an episode's last observation
-BY_THE_CLOCK = ("speed", "time", "system")
+BY_THE_CLOCK = ("speed", "time", "system", "hints")
 # The losses are read as often in so few steps as in many. In one of two runs reports come more often, and predictor and
 # trainer pause at random moments.
 CALM = "reading=500"
@@ -102,4 +103,28 @@ def test_two_runs_end_with_the_same_weights_and_curves(tmp_path, world, algorith
         train(folder, "--resume", "run", steps=130 * UPDATE, faults=faults)
     assert digest(folders[0]) == digest(folders[1])
     assert digest(folders[0])[1] >= 130
+    assert curves(folders[0]) == curves(folders[1])
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        ("stop_return=15", "stop_window=5", "stop_episodes=3"),
+        pytest.param(("patience=300", "stop_window=5"), marks=pytest.mark.slow),
+        pytest.param(("stop_episodes_total=40",), marks=pytest.mark.slow),
+    ],
+    ids=["return", "patience", "episodes"],
+)
+def test_rules_end_two_runs_at_the_same_update(tmp_path, rule):
+    settings = (*SMALL, *ALGORITHMS["appo"], WORLDS["CartPole"], "algorithm.unroll_length=5", "run.name=run")
+    settings += tuple(f"run.{key}" for key in rule)
+    options = [*EVALUATE_OFF, *(part for setting in settings for part in ("--set", setting))]
+    folders = [tmp_path / "one", tmp_path / "other"]
+    for folder, faults in zip(folders, (CALM, JITTER), strict=True):
+        folder.mkdir()
+        train(folder, *options, steps=10**6, faults=faults)
+    assert digest(folders[0]) == digest(folders[1])
+    ends = [ended_by(folder / "logs" / "run") for folder in folders]
+    assert ends[0] == ends[1]
+    assert ends[0].startswith(f"run.{rule[0].partition('=')[0]} = ")
     assert curves(folders[0]) == curves(folders[1])
