@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 import pytest
-from commands import assert_clear, run_example
+from commands import ROOT, assert_clear, run_example
 from policies import CARTPOLE, save_policy
 
 import kartrl
@@ -81,11 +81,19 @@ def test_onnx_actions_are_those_of_the_loaded_policy(tmp_path: Path, monkeypatch
 
 @needs_kart
 def test_onnx_examples_drive_the_kart_and_cartpole(tmp_path: Path) -> None:
-    exported(tmp_path, SHIPPED, "-s", "MarioCircuit.Act1")
-    driven = run_example("onnx_kart.py", str(tmp_path / "policy.onnx"), "MarioCircuit.Act1", cwd=tmp_path)
+    exported(tmp_path, SHIPPED, "-l", "MarioCircuit.Act1")
+    driven = run_example("onnx_kart.py", "policy.onnx", "policy.json", "MarioCircuit.Act1", cwd=tmp_path)
     assert float(driven.split()[0]) > 1.0
     assert main(["export", str(save_policy(tmp_path / "run", CARTPOLE)), "--onnx", "-o", str(tmp_path / "pole")]) == 0
     assert run_example("onnx_cartpole.py", "pole.onnx", cwd=tmp_path).startswith("return ")
+
+
+def test_onnx_examples_are_ten_lines_and_in_the_docs() -> None:
+    docs = (ROOT / "docs" / "policies.md").read_text()
+    for name in ("onnx_kart.py", "onnx_cartpole.py"):
+        code = (ROOT / "examples" / name).read_text().split('"""\n\n', 1)[1]
+        assert f"```python\n{code}```" in docs
+        assert sum(bool(line) and not line.startswith("import ") for line in code.splitlines()) <= 10
 
 
 @pytest.mark.parametrize(

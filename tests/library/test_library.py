@@ -1,6 +1,7 @@
 """What `import kartrl` offers: a configuration, environments, policies that act, and their evaluation."""
 
 import ast
+import json
 import subprocess
 import sys
 import warnings
@@ -108,7 +109,7 @@ def test_evaluating_gives_the_episodes_of_the_command(tmp_path: Path, capsys: py
     assert main(["evaluate", "-p", str(path), "--episodes", "3", "-o", str(tmp_path / "episodes.csv")]) == 0
     (result,) = kartrl.evaluate(kartrl.load_policy(path), episodes=3)
     rows = [row.split(",") for row in (tmp_path / "episodes.csv").read_text().splitlines()[1:]]
-    assert [float(row[3]) for row in rows] == [episode.episodic_return for episode in result.episodes]
+    assert [float(row[4]) for row in rows] == [episode.episodic_return for episode in result.episodes]
     with pytest.raises(kartrl.UserError, match="at least 1"):
         kartrl.evaluate(path, episodes=0)
 
@@ -124,3 +125,19 @@ def test_examples_act_and_evaluate(tmp_path: Path) -> None:
     path = str(save_policy(tmp_path, CARTPOLE))
     assert run_example("act.py", path, cwd=tmp_path).startswith("return ")
     assert run_example("evaluate.py", path, cwd=tmp_path).count("all: ") == 2
+
+
+def test_config_is_read_from_the_card_of_an_exported_policy(tmp_path: Path) -> None:
+    card = tmp_path / "pole.json"
+    settings = {"environment.id": "CartPole-v1", "environment.kwargs.sutton_barto_reward": True}
+    card.write_text(json.dumps({"environment": {"settings": settings}}))
+    config = kartrl.read_config(card, {"run.seed": 3})
+    assert (config.environment.id, config.run.seed) == ("CartPole-v1", 3)
+    assert config.environment.kwargs == {"sutton_barto_reward": True}
+    for wrong in (b"", b"[]", b'{"environment": {"settings": 1}}', b"[" * 10**5, b"\xff", b'{"environment": 1}'):
+        card.write_bytes(wrong)
+        with pytest.raises(kartrl.UserError, match="not the card of an exported ONNX file") as refused:
+            kartrl.read_config(str(card))
+        assert_clear(refused.value)
+    with pytest.raises(kartrl.UserError, match="cannot read this card"):
+        kartrl.read_config(tmp_path / "none.json")
