@@ -23,7 +23,7 @@ run: $(VENV)/.run ## train as default.cfg says
 	@$(BIN)/python run.py $(ARGS)
 
 watch: $(VENV)/.run ## see the policy that comes along drive, twenty seconds on each circuit (without a display: a film, watch.mp4)
-	@$(BIN)/kartrl watch kartrl/kart/weights/kart.pt -s '*' --seconds 20 $(ARGS)
+	@$(BIN)/kartrl watch kartrl/kart/weights/kart.pt -l '*' --seconds 20 $(ARGS)
 
 test: lint suite ## all that lint looks at, and all tests, several at once (PYTEST_ARGS="-n 0": one after another)
 

@@ -1,6 +1,6 @@
 """Takes a picture of the page of `kartrl watch --web` in headless Chromium: docs/page.png.
 
-    python benchmarks/page_picture.py docs/page.png kartrl/kart/weights/kart.pt -s MarioCircuit.Act2
+    python benchmarks/page_picture.py docs/page.png kartrl/kart/weights/kart.pt -l MarioCircuit.Act2
     python benchmarks/page_picture.py phone.png --width 390 --height 1900 --dark kartrl/kart/weights/kart.pt
 
 What follows the file goes to `kartrl watch --web`.

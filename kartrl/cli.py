@@ -91,7 +91,7 @@ def make_parser() -> Parser:
         examples=[
             "train",
             "train --env CartPole-v1 --minutes 2",
-            "record -p RUN -s MarioCircuit.Act4",
+            "record RUN -l MarioCircuit.Act4",
             "COMMAND --help",
         ],
     )

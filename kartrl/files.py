@@ -2,14 +2,18 @@
 
 import codecs
 import contextlib
+import json
+import math
 import os
 import re
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from platformdirs import user_data_dir
 
+from kartrl import __version__
 from kartrl.errors import UserError
 
 
@@ -157,6 +161,19 @@ def output_file(output: Path | None, name: str, suffix: str) -> Path:
     if output.suffix.lower() != suffix:
         raise UserError(f"-o {output}: the file name must end in {suffix}")
     return output
+
+
+def json_text(fields: Mapping[str, Any]) -> str:
+    """A JSON object: kartrl's version, then these fields; numbers that are not finite are null."""
+    return json.dumps({"kartrl": __version__, **_finite(fields)}, indent=1)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _finite(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def safe_name(text: str) -> str:

@@ -43,6 +43,11 @@ def is_kartrl(script: Path) -> bool:
     return script.stem == "kartrl" or _lies_in_repository(script)
 
 
+def is_script() -> bool:
+    """Whether run.py or record.py of the repository started this process."""
+    return _lies_in_repository(Path(sys.argv[0]))
+
+
 def _lies_in_repository(script: Path) -> bool:
     """Whether this is run.py or record.py of the repository, not a script of the user's with that name."""
     return script.name in SCRIPTS.values() and (script.absolute().parent / "kartrl" / "launch.py").is_file()

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from kartrl.errors import UserError
 from kartrl.files import user_path
 from kartrl.options import positive
 
@@ -62,7 +63,7 @@ class Parser(argparse.ArgumentParser):
             self._on_use(self)
         known, left = super().parse_known_args(args, namespace)
         if left and self._commands is None:  # the parser of all commands would refer to its own help
-            hint = "; several levels are A,B or -l A -l B" * ("-l" in self._option_string_actions)
+            hint = "; a level is -l A, several levels are A,B or -l A -l B" * ("-l" in self._option_string_actions)
             self.error(f"unrecognized arguments: {' '.join(left)}{hint}")
         return known, left
 
@@ -81,11 +82,25 @@ class Parser(argparse.ArgumentParser):
         self.exit(EXIT_STATUS, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 
-def add_policy(parser: argparse.ArgumentParser, text: str = "the network that drives") -> None:
-    """Add the options that select the network and how it acts."""
+def add_policy(parser: argparse.ArgumentParser, text: str = "the network that drives", several: bool = False) -> None:
+    """Add the arguments that select the network, or `several`, and how it acts; see `policies_of`."""
     about = f"{text}: {POLICY} (default, and checkpoint.pt: the newest run's best, else the bundled one)"
-    parser.add_argument("-p", "--checkpoint", metavar="RUN", type=policy, help=about)
+    more = "; several are compared in a table" * several
+    parser.add_argument("runs", nargs="*" if several else "?", metavar="RUN", type=policy, help=about + more)
+    parser.add_argument("-p", "--checkpoint", metavar="RUN", type=policy, help="the same as RUN")
     add_driving(parser)
+
+
+def policies_of(options: argparse.Namespace) -> list[str | None]:
+    """The names given to the arguments of `add_policy`; one that is None if there are none.
+
+    Raises:
+        UserError: they are given both ways.
+    """
+    runs = options.runs if isinstance(options.runs, list) else [options.runs] * (options.runs is not None)
+    if runs and options.checkpoint is not None:
+        raise UserError(f"-p {options.checkpoint}: name a policy one way, as {runs[0]} or with -p")
+    return runs or [options.checkpoint]
 
 
 def policy(name: str) -> str | None:
@@ -118,14 +133,17 @@ def add_max_steps(parser: argparse.ArgumentParser, film: bool) -> None:
 def add_levels(parser: argparse.ArgumentParser, text: str, one: bool = False) -> None:
     """Add the option that names levels; it takes one argument at a time, so that it cannot take what follows.
 
+    record.py has it as -s too.
+
     Args:
         one: whether only one level is possible.
     """
+    from kartrl.launch import is_script  # loads pydantic, which `--help` does not need
+
     parser.add_argument(
         "-l",
         "--level",
-        "-s",
-        "--state",
+        *["-s", "--state"] * is_script(),
         dest="state",
         action="extend",
         type=several,

@@ -8,17 +8,19 @@ from rich.box import HEAVY_HEAD
 from rich.console import Console
 
 from kartrl.commands.arguments import Parser
-from kartrl.config import Run
+from kartrl.config import read
 from kartrl.errors import UserError
 from kartrl.metrics.tables import Line, fitted
+from kartrl.options import add_config, config_files
 
 OTHERS = "best.pt and the last checkpoint stay, and so does a run that is training"
 
 
 def add_arguments(parser: Parser) -> None:
     """Add the arguments of `kartrl clean`."""
-    parser.runs(run, "clean", "clean my-run --yes")
+    parser.runs(run, "clean", "clean my-run --yes", "clean -c mine.cfg")
     parser.add_argument("runs", nargs="*", metavar="RUN", help=f"names or folders of runs (default: all); {OTHERS}")
+    add_config(parser)
     parser.add_argument("-y", "--yes", action="store_true", help="remove without asking")
 
 
@@ -28,8 +30,8 @@ def run(options: argparse.Namespace) -> int:
     from kartrl.run.places import runs_in
     from kartrl.run.run_folder import RunFolder, is_training, left_behind
 
-    console, logs = Console(), Run().logs_folder
-    folders = [find_run(name) for name in options.runs] or runs_in(logs)
+    console, logs = Console(), read(config_files(options), options.set).run.logs_folder
+    folders = [find_run(name, logs) for name in options.runs] or runs_in(logs)
     found = {folder: files for folder in folders if not is_training(folder) and (files := left_behind(folder))}
     if not found:
         where = ", ".join(options.runs) or f"runs in {logs} (KARTRL_LOGS=FOLDER: elsewhere)"

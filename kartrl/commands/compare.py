@@ -6,14 +6,15 @@ import argparse
 import contextlib
 import mimetypes
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from rich.console import Console
 
 from kartrl.commands.arguments import Parser
-from kartrl.commands.output.results import print_json
+from kartrl.commands.output.results import add_formats, console_for, print_results
 from kartrl.errors import UserError
 from kartrl.files import unused_file, user_path, whole_file, write_whole
 
@@ -68,14 +69,15 @@ def add_arguments(parser: Parser) -> None:
         "docs/comparing.md)",
     )
     parser.add_argument("--force", action="store_true", help="with --record: replace files of these names")
-    parser.add_argument("--json", action="store_true", help="print the results as JSON, and the tables on stderr")
+    add_formats(parser, "run")
 
 
 def run(options: argparse.Namespace) -> int:
     """Compare the named runs or experiment; returns the exit status."""
     record = None if options.record is None else (options.record, options.force)
-    question = Question(options.by, options.metric, options.reach, options.json, record)
-    console = Console(stderr=options.json)
+    tell = partial(print_results, options)
+    question = Question(options.by, options.metric, options.reach, tell, record)
+    console = console_for(options)
     table = None if options.output is None else _table_file(options.output)
     if options.config is None:
         return compare(options.runs, question, table, console)
@@ -90,7 +92,7 @@ class Question(NamedTuple):
     by: str | None  # key of the configuration; None: the algorithm
     metric: str
     least: float | None  # threshold of the metric: when was it reached?
-    json: bool = False  # whether to print the results as JSON too
+    tell: Callable[..., None] = lambda *_, **__: None  # prints rows of all runs, or fields of the whole, for programs
     record: tuple[Path, bool] | None = None  # folder of records, and whether to replace files there
 
 
@@ -184,12 +186,11 @@ def _tell(
 ) -> None:
     """Print the table, and write it and the plot: new files, unless those of this name are to be `replaced`."""
     from kartrl.comparison.picture import draw
-    from kartrl.comparison.report import as_json, markdown
+    from kartrl.comparison.report import as_json, as_rows, markdown
 
     text = markdown(comparison)
     console.print(text, highlight=False, markup=False, soft_wrap=True)
-    if question.json:
-        print_json(**as_json(comparison))
+    question.tell(as_rows(comparison), **as_json(comparison))
     if table is None:
         return
     try:

@@ -5,7 +5,7 @@ import textwrap
 from pathlib import Path
 
 from kartrl.commands.arguments import Parser
-from kartrl.commands.output.results import print_json
+from kartrl.commands.output.results import add_formats, print_results
 from kartrl.config import Config, dump, read
 from kartrl.config.explanation import difference, explain
 from kartrl.errors import UserError
@@ -36,7 +36,7 @@ def add_arguments(parser: Parser) -> None:
     )
     parser.add_argument("--write", type=user_path, metavar="FILE", help="write it to a new file, to be used with -c")
     parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
-    parser.add_argument("--json", action="store_true", help="print an object instead")
+    add_formats(parser, "key")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -49,11 +49,15 @@ def run(options: argparse.Namespace) -> int:
     config = read(files, options.set)
     if options.explain:
         _explain(config, options, files)
-    elif options.json:
+    elif options.json or options.csv:
         if options.diff is not None or options.write:
-            raise UserError("--json prints the whole configuration: leave out --diff and --write")
-        sections = {name: section.model_dump(mode="json") for name, section in config.sections.items()}
-        print_json(config=sections | {"levels": config.levels.uses})
+            raise UserError("--json and --csv print the whole configuration: leave out --diff and --write")
+        dumped = {name: section.model_dump(mode="json") for name, section in config.sections.items()}
+        sections = dumped | {"levels": config.levels.uses}
+        rows = [
+            {"section": name, "key": key, "value": value} for name, of in sections.items() for key, value in of.items()
+        ]
+        print_results(options, rows, config=sections)
     else:
         text = dump(config) if options.diff is None else difference(config, _other(options.diff))
         if options.write:
@@ -70,8 +74,8 @@ def _explain(config: Config, options: argparse.Namespace, files: list[str]) -> N
     if options.diff is not None or options.write:
         raise UserError("config explain: leave out --diff and --write")
     about = explain(config, keys[0], files, options.set)
-    if options.json:
-        print_json(**about)
+    if options.json or options.csv:
+        print_results(options, [about], **about)
         return
     print(about.pop("key"))
     for name, text in about.items():

@@ -2,7 +2,6 @@
 
 import argparse
 import contextlib
-import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -13,15 +12,15 @@ from rich.box import HEAVY_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from kartrl.commands.arguments import Parser, add_levels, add_max_steps, add_policy, add_world
+from kartrl.commands.arguments import Parser, add_levels, add_max_steps, add_policy, add_world, policies_of
 from kartrl.commands.output.progress import Progress
-from kartrl.commands.output.results import as_json, print_json, write_csv
+from kartrl.commands.output.results import add_formats, as_json, console_for, csv_text, print_results
 from kartrl.commands.policy import find_policy
 from kartrl.comparison.statistics import mean_interval
 from kartrl.envs.episode import Episode, Result
 from kartrl.envs.world import Env, World
 from kartrl.errors import UserError
-from kartrl.files import output_file, unused_file, user_path
+from kartrl.files import output_file, unused_file, user_path, write_whole
 from kartrl.hardware.machine import cores
 from kartrl.metrics.tables import Line, fitted
 from kartrl.options import positive
@@ -36,23 +35,16 @@ def add_arguments(parser: Parser) -> None:
     parser.runs(
         run,
         "evaluate my-run logs/my-run/best.pt",
-        "evaluate -p my-run -s '*.Act1',random:100-119 --episodes 3",
+        "evaluate my-run -l '*.Act1',random:100-119 --episodes 3",
         "evaluate --set kart.opponents=3",
-        "evaluate -p my-run --json -o episodes.csv",
-    )
-    parser.add_argument(
-        "runs",
-        nargs="*",
-        metavar="RUN",
-        type=os.path.expanduser,
-        help="the same as -p; several are compared in a table",
+        "evaluate my-run --json -o episodes.csv",
     )
     add_levels(parser, "only these circuits, named as in [levels], such as random:100-119")
-    add_policy(parser)
+    add_policy(parser, several=True)
     add_world(parser)
     parser.add_argument("--episodes", type=positive, default=5, help="races per circuit (default 5)")
     add_max_steps(parser, film=False)
-    parser.add_argument("--json", action="store_true", help="print the results as JSON, and the table on stderr")
+    add_formats(parser, "episode")
     parser.add_argument(
         "-o", "--output", type=user_path, metavar="FILE", help="write a row for each episode to FILE.csv"
     )
@@ -60,13 +52,10 @@ def add_arguments(parser: Parser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Evaluate, and print the table; returns the exit status."""
-    console = Console(stderr=options.json)
+    console = console_for(options)
     _start_helpers(options)
     file = None if options.output is None else output_file(options.output, "episodes", ".csv")
-    if options.runs and options.checkpoint is not None:
-        raise UserError("-p: name all policies one way: evaluate RUN RUN ..., or -p RUN")
-    named = options.runs or [options.checkpoint]
-    paths = [find_policy(name, bool(options.state), console) for name in named]
+    paths = [find_policy(name, bool(options.state), console) for name in policies_of(options)]
     found: list[dict[str, Any]] = []
 
     def keep(path: Path, world: World, results: Sequence[Result], agent_steps: int) -> None:
@@ -80,16 +69,13 @@ def run(options: argparse.Namespace) -> int:
     finally:  # on Ctrl-C, with the episodes until then
         if len(found) > 1:
             console.print(_compared(found, console.width))
+        rows = [{"checkpoint": one["checkpoint"], **row} for one in found for row in one["episodes"]]
         if file is not None and found:
-            which = len(paths) > 1
-            rows = [
-                ({"checkpoint": one["checkpoint"]} if which else {}) | row for one in found for row in one["episodes"]
-            ]
             with unused_file(file) as unused:
-                write_csv(rows, unused)
+                write_whole(unused, csv_text(rows).encode())
             console.print(f"Wrote {unused}", highlight=False, markup=False, soft_wrap=True)
-        if options.json and found:
-            print_json(**({"checkpoints": found} if len(paths) > 1 else found[0]))
+        if found:
+            print_results(options, rows, checkpoints=found)
     return 0
 
 

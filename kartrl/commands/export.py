@@ -206,7 +206,7 @@ def _save_driven(
         if not levels:
             raise UserError(
                 f"{path}: was trained only on {world.level_word}s in files that are not opened ({', '.join(trained)}); "
-                "evaluate it on others with -s, or use --episodes 0"
+                "evaluate it on others with -l, or use --episodes 0"
             )
     try:
         checkpoint.save(output, checkpoint.for_driving(given, half))

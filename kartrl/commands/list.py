@@ -11,15 +11,16 @@ from rich.box import HEAVY_HEAD
 from rich.console import Console
 
 from kartrl.commands.arguments import Parser
-from kartrl.commands.output.results import print_json
+from kartrl.commands.output.results import add_formats, print_results
 from kartrl.commands.policy import SHIPPED
-from kartrl.config import Run, read
+from kartrl.config import Config, read
 from kartrl.config.ini import PRESETS, presets
 from kartrl.config.worlds import WORLDS
 from kartrl.errors import UserError
 from kartrl.files import read_text
 from kartrl.metrics import scalars_csv
 from kartrl.metrics.tables import Line, fitted
+from kartrl.options import add_config, config_files
 
 if TYPE_CHECKING:
     from kartrl.retro.library import Game
@@ -36,6 +37,7 @@ def add_arguments(parser: Parser) -> None:
         run,
         "list",
         "list runs 'Cart*' --json",
+        "list runs -c mine.cfg",
         "list presets 'pong*'",
         "list envs 'ALE/*'",
         "list levels '*.Act1'",
@@ -51,34 +53,38 @@ def add_arguments(parser: Parser) -> None:
         "kartrl), policies (of runs, and the bundled one), or retro (games that stable-retro knows, without retro/)",
     )
     parser.add_argument("glob", nargs="?", default="*", metavar="GLOB", help="only names that match, such as 'pong*'")
-    parser.add_argument("--json", action="store_true", help="print an object with a list of these instead")
+    add_config(parser)
+    add_formats(parser, "line of the list")
 
 
 def run(options: argparse.Namespace) -> int:
     """Print the list; returns the exit status."""
-    console = Console()
-    rows = [row for row in KINDS[options.what]() if fnmatch.fnmatchcase(str(next(iter(row.values()))), options.glob)]
-    if options.json:
-        print_json(**{options.what: rows})
+    console, config = Console(), read(config_files(options), options.set)
+    logs = config.run.logs_folder
+    rows = [
+        row for row in KINDS[options.what](config) if fnmatch.fnmatchcase(str(next(iter(row.values()))), options.glob)
+    ]
+    if options.json or options.csv:
+        print_results(options, rows, **{options.what: rows})
     elif rows:
         heading, *headings = rows[0]
         lines = [Line(str(name), [_shown(value) for value in rest]) for name, *rest in (row.values() for row in rows)]
         console.print(fitted(heading, headings, [lines], console.width, HEAVY_HEAD))
     else:
-        where = f" in {Run().logs_folder} (KARTRL_LOGS=FOLDER: elsewhere)" if options.what == "runs" else ""
+        where = f" in {logs} (KARTRL_LOGS=FOLDER: elsewhere)" if options.what == "runs" else ""
         matching = "" if options.glob == "*" else f" match {options.glob}"
         console.print(f"No {options.what}{matching}{where}", highlight=False, markup=False, soft_wrap=True)
     return 0
 
 
-def _runs() -> Iterator[Row]:
+def _runs(config: Config) -> Iterator[Row]:
     """All runs, the most recently begun last."""
     from kartrl.learning import checkpoint  # these two load torch
     from kartrl.run.folders import config_of
     from kartrl.run.places import runs_in
     from kartrl.run.run_folder import CONFIG, ended_by, has_checkpoint, is_training
 
-    logs = Run().logs_folder
+    logs = config.run.logs_folder
 
     def begun(folder: Path) -> float:
         return (folder / CONFIG).stat().st_mtime if (folder / CONFIG).exists() else 0.0
@@ -87,16 +93,16 @@ def _runs() -> Iterator[Row]:
         saved, steps = has_checkpoint(folder), scalars_csv.come_to(folder)[1]
         try:
             newest = checkpoint.newest_readable(folder)  # a resumed run has other limits than config.cfg, how it began
-            config = newest[1].config if newest else config_of(folder)
+            of = newest[1].config if newest else config_of(folder)
         except UserError:
             state, about = "unreadable", dict.fromkeys(("of", "environment", "algorithm"))
         else:
-            whole = saved and (ended_by(folder) or steps >= config.run.agent_steps)
+            whole = saved and (ended_by(folder) or steps >= of.run.agent_steps)
             state = "training" if is_training(folder) else "ended" if whole else "resumable" if saved else "not saved"
             about = {
-                "of": config.run.agent_steps,
-                "environment": config.environment.id,
-                "algorithm": config.algorithm.name,
+                "of": of.run.agent_steps,
+                "environment": of.environment.id,
+                "algorithm": of.algorithm.name,
             }
         row: Row = {"run": str(folder.relative_to(logs)), "state": state, "steps": steps, "return": _score(folder)}
         yield row | about | {"megabytes": _megabytes(folder)}
@@ -112,7 +118,7 @@ def _megabytes(folder: Path) -> float:
     return round(sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) / 1e6, 2)
 
 
-def _presets() -> Iterator[Row]:
+def _presets(_: Config) -> Iterator[Row]:
     for name in presets():
         config = read([name])
         about = read_text(PRESETS / f"{name}.cfg").partition("\n")[0].removeprefix("#").strip()
@@ -125,7 +131,7 @@ def _presets() -> Iterator[Row]:
         }
 
 
-def _envs() -> Iterator[Row]:
+def _envs(_: Config) -> Iterator[Row]:
     from kartrl.envs.registered import known_ids
 
     own = (name for name in WORLDS if not name.endswith("/"))
@@ -133,34 +139,35 @@ def _envs() -> Iterator[Row]:
         yield {"environment": name, "steps": steps}
 
 
-def _levels() -> Iterator[Row]:
-    """Those that come with the worlds, and how a default configuration uses them."""
+def _levels(config: Config) -> Iterator[Row]:
+    """Those that come with the worlds, and how the configuration, of the other worlds the default one, uses them."""
     for name in WORLDS:
-        for level, use in read(overrides=[f"environment.id={name}"]).levels.uses.items():
+        of = config if config.environment.id == name else read(overrides=[f"environment.id={name}"])
+        for level, use in of.levels.uses.items():
             yield {"level": level, "environment": name, "use": use}
 
 
-def _policies() -> Iterator[Row]:
+def _policies(config: Config) -> Iterator[Row]:
     """The bundled policy, and the best of each run."""
     from kartrl.learning import checkpoint  # these two load torch
     from kartrl.run.places import runs_in
 
-    logs = Run().logs_folder
+    logs = config.run.logs_folder
     best = {str(run.relative_to(logs)): run / "best.pt" for run in runs_in(logs)}
     for name, file in {str(SHIPPED): SHIPPED, **best}.items():
         with contextlib.suppress(UserError):
             policy = checkpoint.load(file)
-            config = policy.config
+            of = policy.config
             yield {
                 "policy": name,
-                "environment": config.environment.id,
-                "algorithm": config.algorithm.name,
+                "environment": of.environment.id,
+                "algorithm": of.algorithm.name,
                 "steps": policy.counters.agent_steps,
                 "score": policy.score,
             }
 
 
-def _retro() -> Iterator[Row]:
+def _retro(_: Config) -> Iterator[Row]:
     from kartrl.retro.library import folders, game_in
 
     for name, folder in folders().items():
@@ -180,7 +187,7 @@ def _rom(game: "Game") -> str:
     return "there"
 
 
-KINDS: dict[str, Callable[[], Iterator[Row]]] = {
+KINDS: dict[str, Callable[[Config], Iterator[Row]]] = {
     "runs": _runs,
     "presets": _presets,
     "envs": _envs,

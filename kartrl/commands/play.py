@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from kartrl.commands.arguments import Parser, add_levels, add_policy
+from kartrl.commands.arguments import Parser, add_levels, add_policy, policies_of
 from kartrl.commands.policy import find_default
 from kartrl.config import Config
 from kartrl.errors import UserError
@@ -30,11 +30,11 @@ def add_arguments(parser: Parser) -> None:
     """Add the arguments of `kartrl play`."""
     parser.runs(
         run,
-        "play -s RainbowRoad.Act1",
-        "play -s MarioCircuit.Act4 -p my-run",
+        "play -l RainbowRoad.Act1",
+        "play my-run -l MarioCircuit.Act4",
         "play --replay drive.bk2 -o drive.mp4",
         "play --game retro/Airstriker-Genesis-v0",
-        "play --game retro/Airstriker-Genesis-v0 -p my-run",
+        "play my-run --game retro/Airstriker-Genesis-v0",
         "play --game retro/my-game --memory",
     )
     add_levels(parser, "a circuit, or several to choose from in the window, named as in [levels] (default: all)")
@@ -91,6 +91,7 @@ def _game(name: str) -> str:
 
 def run(options: argparse.Namespace) -> int:
     """Open the window, or convert a movie to a video; returns the exit status."""
+    (options.checkpoint,) = policies_of(options)
     if options.game.startswith(RETRO):
         return _run_retro(options)
     if options.memory:
@@ -117,11 +118,11 @@ def _run_retro(options: argparse.Namespace) -> int:
     if options.ghost or options.opponents:
         raise UserError(f"--game {options.game}: --ghost and --opponents are for the kart; leave them out")
     if options.alone and options.checkpoint:
-        raise UserError("--alone cannot be combined with -p")
+        raise UserError("--alone cannot be combined with RUN")
     if options.replay is not None and options.state:
-        raise UserError("--replay cannot be combined with -s")
+        raise UserError("--replay cannot be combined with -l")
     if options.memory and (options.replay or options.output or options.checkpoint):
-        raise UserError("--memory cannot be combined with -p, --replay or -o")
+        raise UserError("--memory cannot be combined with RUN, --replay or -o")
     _check_output(options.output, ".bk2" if options.replay is None else ".mp4")
     import kartrl.viewer  # noqa: F401  # before pygame
     from kartrl.retro.library import game_of
@@ -145,7 +146,7 @@ def _run_retro(options: argparse.Namespace) -> int:
 def find_rival(options: argparse.Namespace, console: Console) -> Path | None:
     """The checkpoint of the ghost: the named one or, unless other options exclude it, the default for this game."""
     if options.alone and (options.checkpoint or options.ghost):
-        raise UserError("--alone cannot be combined with -p or --ghost")
+        raise UserError("--alone cannot be combined with RUN or --ghost")
     if options.checkpoint is not None:
         from kartrl.run.folders import find_checkpoint  # loads torch
 
@@ -202,11 +203,11 @@ def play(options: Options, announcement: str) -> None:
 
 def _check(options: Options) -> None:
     if options.replay is not None and (options.checkpoint or options.ghost or options.circuits):
-        raise UserError("--replay cannot be combined with -s, -p or --ghost")
+        raise UserError("--replay cannot be combined with -l, RUN or --ghost")
     if options.checkpoint is not None and options.ghost is not None:
-        raise UserError("only one ghost is possible: pass either -p or --ghost")
+        raise UserError("only one ghost is possible: pass either RUN or --ghost")
     if options.opponents and (options.checkpoint or options.ghost or options.replay):
-        raise UserError("--opponents cannot be combined with -p, --ghost or --replay")
+        raise UserError("--opponents cannot be combined with RUN, --ghost or --replay")
     _check_output(options.output, ".bk2" if options.replay is None else ".mp4")
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.box import HEAVY_HEAD
 from rich.console import Console
 
-from kartrl.commands.arguments import FILM_STEPS, Parser, add_levels, add_max_steps, add_policy, add_world
+from kartrl.commands.arguments import FILM_STEPS, Parser, add_levels, add_max_steps, add_policy, add_world, policies_of
 from kartrl.commands.evaluate import told_limit
 from kartrl.commands.output.progress import Progress
 from kartrl.commands.policy import find_policy
@@ -28,8 +28,8 @@ def add_arguments(parser: Parser) -> None:
     """Add the arguments of `kartrl record`."""
     parser.runs(
         run,
-        "record -p my-run -s MarioCircuit.Act4",
-        "record -p logs/my-run/checkpoints/0000500000.pt -s RainbowRoad.Act1 -o rainbow.mp4",
+        "record my-run -l MarioCircuit.Act4",
+        "record logs/my-run/checkpoints/0000500000.pt -l RainbowRoad.Act1 -o rainbow.mp4",
     )
     add_levels(parser, "the circuit, such as MarioCircuit.Act3, or a path", one=True)
     add_policy(parser)
@@ -48,7 +48,8 @@ def add_arguments(parser: Parser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Record; returns the exit status."""
     console = Console()
-    path = find_policy(options.checkpoint, bool(options.state), console)
+    (name,) = policies_of(options)
+    path = find_policy(name, bool(options.state), console)
     choices = options.output, options.episodes, options.greedy, options.device
     record(options.state, path, *choices, console, options.set, options.max_steps)
     return 0

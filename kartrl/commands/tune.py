@@ -1,13 +1,11 @@
 """`kartrl tune`: searches the values of some keys with which training scores best."""
 
 import argparse
-import json
 import math
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-
 from kartrl.commands.arguments import Parser
+from kartrl.commands.output.results import add_formats, console_for, print_results
 from kartrl.config import read
 from kartrl.errors import UserError
 from kartrl.files import safe_name, shown
@@ -93,7 +91,7 @@ def add_arguments(parser: Parser) -> None:
         metavar="URL",
         help="Optuna's storage: a URL such as sqlite:///study.db, or a journal file (default: in the study's folder)",
     )
-    parser.add_argument("--json", action="store_true", help="print the results as JSON, and the tables on stderr")
+    add_formats(parser, "trial")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -109,7 +107,7 @@ def run(options: argparse.Namespace) -> int:
     from kartrl.tuning.storage import Store
     from kartrl.tuning.study import Tuning
 
-    console = Console(stderr=options.json)
+    console = console_for(options)
     plan = make_plan(options)
     slots = make_slots(plan.config, options.parallel, console)
     folder = plan.folder
@@ -126,8 +124,8 @@ def run(options: argparse.Namespace) -> int:
     say(console, f"Written to {shown(folder)}: {', '.join(file.name for file in files)}")
     if result.best is not None:
         say(console, f"Train the best: {typed('train')} -c {shown(folder / 'best.cfg')}")
-    if options.json:
-        print(json.dumps(result.as_json(), indent=1))
+    fields = result.as_json()
+    print_results(options, fields["trials"], **fields)
     return 0 if result.best is not None else 1
 
 

@@ -100,7 +100,7 @@ def markdown(comparison: Comparison) -> str:
 
 
 def as_json(comparison: Comparison) -> dict[str, Any]:
-    """What the tables of `markdown` hold, and the score of each run; docs/comparing.md describes it."""
+    """What the tables of `markdown` hold, and the score of each run; docs/json.md describes it."""
     return {
         "metric": comparison.metric,
         "by": comparison.by,
@@ -111,6 +111,16 @@ def as_json(comparison: Comparison) -> dict[str, Any]:
             for first, second in itertools.permutations(comparison.groups, 2)
         ],
     }
+
+
+def as_rows(comparison: Comparison) -> list[dict[str, Any]]:
+    """A row for each run: its task, its group, and what `as_json` says of it."""
+    return [
+        {"task": task["task"], "group": group["group"], **run}
+        for task in as_json(comparison)["tasks"]
+        for group in task["groups"]
+        for run in group["runs"]
+    ]
 
 
 def _task_json(comparison: Comparison, index: int) -> dict[str, Any]:

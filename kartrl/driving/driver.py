@@ -123,9 +123,9 @@ def open_env(world: World, levels: Sequence[str], render: bool = False) -> Env:
 def _check_single(word: str, levels: Sequence[str], named: str = "") -> None:
     """Refuse several levels; `named`: how the user named them, "" if they are those of the checkpoint."""
     if len(levels) > 1 and named:
-        raise UserError(f"-s {named}: matches {len(levels)} {word}s; name one")
+        raise UserError(f"-l {named}: matches {len(levels)} {word}s; name one")
     if len(levels) > 1:
-        raise UserError(f"there are {len(levels)} {word}s; name one with -s: {_short(levels)}")
+        raise UserError(f"there are {len(levels)} {word}s; name one with -l: {_short(levels)}")
 
 
 def with_newer(driver: Driver, path: Path) -> Driver:
@@ -187,7 +187,7 @@ def openable(path: Path, config: Config) -> tuple[Config, str]:
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
     reason = "are not found in this folder" if own else "are not opened"
-    text = f"{path}: paths in its [levels] {reason} ({_short(left)}); name them with -s"
+    text = f"{path}: paths in its [levels] {reason} ({_short(left)}); name them with -l"
     return config, text if left else ""
 
 

@@ -120,7 +120,7 @@ class WorldLevels:
         for key in keys:
             none = f"{self.config.environment.id} has no levels; leave it out"
             if wrong := none if syntax is None else syntax.mistake(key, in_file=False):
-                raise UserError(f"-s {key}: {wrong}")
+                raise UserError(f"-l {key}: {wrong}")
             found |= dict.fromkeys([] if syntax is None else syntax.expand(key))
         return tuple(found)
 

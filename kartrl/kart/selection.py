@@ -1,4 +1,4 @@
-"""Resolves the keys of [levels] or `-s` to circuits: finds files and builds missing ones, before processes start."""
+"""Resolves the keys of [levels] or `-l` to circuits: finds files and builds missing ones, before processes start."""
 
 import glob
 from collections.abc import Iterable, Iterator, Mapping

@@ -36,7 +36,7 @@ MOST_NAMED = 200  # own circuits whose digests are kept one by one
 SIDES = {"LEFT": "RIGHT", "RIGHT": "LEFT"}
 NONE_TO_TRAIN = (
     "[levels]: no circuit to train on; set at least one, as in --set levels.MarioCircuit.Act1=train "
-    "(those for a policy: -s)"
+    "(those for a policy: -l)"
 )
 
 
@@ -147,7 +147,7 @@ class KartWorld(RaceWorld):
 
     def openable(self, own: bool) -> tuple[Config, list[str]]:
         if not own and (number := generated(self.config.levels.uses)) > MOST_BUILT:
-            raise UserError(f"[levels] has {number:,} generated circuits; choose some with -s")
+            raise UserError(f"[levels] has {number:,} generated circuits; choose some with -l")
         return super().openable(own)
 
     def impersonal(self) -> Config:

@@ -1,6 +1,5 @@
 """What a study has found: its table, the best configuration, pictures, and whether the best beats the defaults."""
 
-import json
 import warnings
 from pathlib import Path
 from typing import Any
@@ -8,11 +7,10 @@ from typing import Any
 import numpy as np
 from optuna.trial import FrozenTrial, TrialState
 
-from kartrl import __version__
 from kartrl.comparison.report import SEED, estimate, interval, markdown_table
 from kartrl.comparison.statistics import estimate_gain
 from kartrl.config import dump
-from kartrl.files import whole_file, write_whole
+from kartrl.files import json_text, whole_file, write_whole
 from kartrl.tuning.job import REASON, SCORES
 from kartrl.tuning.plan import Plan
 from kartrl.tuning.space import short
@@ -91,10 +89,9 @@ class Result:
         return sorted((trial for trial in self._trials if trial.state != TrialState.WAITING), key=rank)
 
     def as_json(self) -> dict[str, Any]:
-        """What docs/tuning.md describes."""
+        """What docs/json.md describes."""
         objective = self._plan.objective
         return {
-            "kartrl": __version__,
             "study": self._plan.name,
             "storage": self._storage,
             "metric": objective.metric,
@@ -111,7 +108,7 @@ class Result:
                     "state": trial.state.name.lower(),
                     "defaults": DEFAULTS in trial.user_attrs,
                     "values": trial.params,
-                    **(_with_interval(_scores(trial)) or {"scores": []}),
+                    **(_with_interval(_scores(trial)) or {"scores": [], "iqm": None, "low": None, "high": None}),
                     "reason": trial.user_attrs.get(REASON),
                 }
                 for trial in self._trials
@@ -128,7 +125,7 @@ class Result:
         pictures = self._draw(folder)
         shown = "".join(f"\n![{file.stem}]({file.name})\n" for file in pictures)
         write_whole(files[0], f"{self.table()}\n{self.sentence()}\n{shown}".encode())
-        write_whole(files[1], json.dumps(self.as_json(), indent=1).encode())
+        write_whole(files[1], json_text(self.as_json()).encode())
         if self.best is not None:
             files.insert(0, folder / "best.cfg")
             write_whole(files[0], self._best_config(self.best).encode())

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 from commands import PACED, QUICK, run
+from documented_fields import check_fields, documented
 from pacing import STEP_SECONDS
 from rich.console import Console
 from rich.progress import Progress
@@ -24,10 +25,10 @@ for k in range(1000):
 
 
 @pytest.mark.timeout(300)
-def test_bench_measures_prints_and_writes_json(tmp_path):
+def test_bench_measures_and_prints_json(tmp_path):
     (tmp_path / "peer.py").write_text(PEER)
     peer = f"{sys.executable} {tmp_path / 'peer.py'}"
-    options = ["--seconds", "2", "--warm", "1", "--peer", peer, "--json", "figures.json"]
+    options = ["--seconds", "2", "--warm", "1", "--peer", peer, "--json"]
     for setting in (
         "evaluation.minutes=0",
         "algorithm.name=impala",
@@ -49,10 +50,11 @@ def test_bench_measures_prints_and_writes_json(tmp_path):
         "first update after",
         "learner idle",
     ):
-        assert word in ended.stdout
-    figures = json.loads((tmp_path / "figures.json").read_text())
+        assert word in ended.stderr
+    figures = json.loads(ended.stdout)
+    check_fields(figures, documented("bench"))
     parts, window = figures["parts"], figures["windows"][0]
-    assert figures["replayed"] == 1, "unrolls"
+    assert figures["sizes"]["replayed"] == 1, "unrolls"
     assert figures["replayed_steps"] == 1, "for each fresh one, whatever the peer does"
     total = parts["environment"] + parts["infer"] + 2 * parts["train"]
     assert figures["ideal"] == pytest.approx(figures["cores"] / total)
@@ -84,7 +86,7 @@ def test_bench_measures_prints_and_writes_json(tmp_path):
     ],
 )
 def test_impossible_comparison_is_refused_before_measuring(peer, overrides, said):
-    settings = Settings(seconds=9, warm=9, repeat=1, peer=peer, ray="", json=None)
+    settings = Settings(seconds=9, warm=9, repeat=1, peer=peer, ray="")
     with pytest.raises(UserError) as error:
         bench(["cartpole"], overrides, settings, Console())
     assert str(error.value) == said

@@ -1,11 +1,13 @@
 """`kartrl compare`: tables and pictures of runs, and experiments that are trained first."""
 
+import csv
 import io
 import json
 from pathlib import Path
 
 import pytest
 from commands import assert_clear, run
+from documented_fields import check_fields, documented
 from finished_runs import write_run
 from PIL import Image
 from policies import make_checkpoint
@@ -62,6 +64,7 @@ def test_compare_writes_table_picture_and_json(tmp_path, monkeypatch, capsys):
     out, err = capsys.readouterr()
     assert "| ppo | 3 | 381 [380, 382] |" in err
     results = json.loads(out)
+    check_fields(results, documented("compare"))
     (task,) = results["tasks"]
     a2c, ppo = sorted(task["groups"], key=lambda group: group["group"])
     assert ppo["at_steps"] == {"iqm": 381, "low": 380, "high": 382}
@@ -71,6 +74,10 @@ def test_compare_writes_table_picture_and_json(tmp_path, monkeypatch, capsys):
     assert {row["reached"]["steps"] for row in ppo["runs"]} == {17400, 17500}
     assert [row["reached"] for row in a2c["runs"]] == [None] * 3
     assert {"higher": "ppo", "lower": "a2c", "probability": 1.0} in results["improvements"]
+    assert main(["compare", *names, "--reach", "250", "--csv"]) == 0
+    rows = [*csv.DictReader(capsys.readouterr().out.splitlines())]
+    assert [row["run"] for row in rows if row["group"] == "a2c"] == ["a2c-1", "a2c-2", "a2c-3"]
+    assert {row["reached.steps"] for row in rows if row["group"] == "ppo"} == {"17400.0", "17500.0"}
 
 
 def test_experiment_on_symmetry_names_files_with_equals(tmp_path, monkeypatch):

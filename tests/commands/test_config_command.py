@@ -1,9 +1,11 @@
 """`kartrl config`: what it prints, compares, explains and writes."""
 
+import csv
 import json
 from pathlib import Path
 
 import pytest
+from documented_fields import check_fields, documented
 
 from kartrl.cli import main
 from kartrl.config import Config, dump, read
@@ -69,7 +71,11 @@ def test_configuration_is_written_to_a_new_file_only(capsys, tmp_path):
 
 def test_json_holds_every_value_with_its_type(capsys):
     found = json.loads(printed(capsys, "--seed", "3", "--json"))
+    check_fields(found, documented("config"))
     assert found["config"]["run"]["seed"] == 3
+    rows = [*csv.DictReader(printed(capsys, "--seed", "3", "--csv").splitlines())]
+    assert {"section": "run", "key": "seed", "value": "3"} in rows
+    assert len(rows) == sum(map(len, found["config"].values()))
     assert found["config"]["optimizer"]["learning_rate"] == "linear 0.001 1e-05"
     assert found["config"]["environment"]["action_masks"] is True
 
@@ -86,6 +92,7 @@ def test_json_holds_every_value_with_its_type(capsys):
 )
 def test_key_is_explained_with_its_bounds(capsys, key, accepted, default):
     found = json.loads(printed(capsys, "explain", key, "--json"))
+    check_fields(found, documented("config", table=1))
     assert found["key"].endswith(key)
     assert (found["type"], found["default"], found["set_by"]) == (accepted, default, "default")
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from commands import QUICK, ROOT, environment, run
+from documented_fields import check_fields, documented
 
 from kartrl.commands.doctor import CHECKS
 
@@ -56,6 +57,7 @@ def test_this_machine_is_ready(tmp_path: Path, data: Path) -> None:
     pytest.importorskip("stable_retro")
     told = run("doctor", "--json", cwd=tmp_path)
     report = json.loads(told.stdout)
+    check_fields(report, documented("doctor"))
     assert (report["ready"], [check["subject"] for check in report["checks"]]) == (True, list(CHECKS))
     assert all(check["text"] in told.stderr for check in report["checks"])
     replay = ["--set", "algorithm.name=impala", "--set", "replay.methods=queue uniform", "--set", "replay.save=true"]

@@ -154,6 +154,7 @@ def execute(program: str, *arguments: str) -> None:
     if program in ("python", "run.py", "record.py"):
         script, *rest = [program, *arguments][program == "python" :]
         if script in ("run.py", "record.py"):
+            rest = ["-l" if word == "-s" else word for word in rest]  # which record.py alone has
             program, arguments = "kartrl", ({"run.py": "train", "record.py": "record"}[script], *rest)
         elif script.endswith(".py"):
             parse_script(ROOT / script, rest)

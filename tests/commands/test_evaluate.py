@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from commands import run
+from documented_fields import check_fields, documented
 from policies import CARTPOLE, KART, PONG, save_policy
 from rich.console import Console
 
@@ -94,7 +95,7 @@ def test_bad_input_is_one_line(tmp_path, cartpole):
     missing = run("evaluate", "-p", "nowhere.pt", cwd=tmp_path)
     assert (missing.returncode, missing.stderr.count("\n")) == (2, 1)
     assert "nowhere.pt" in missing.stderr
-    with pytest.raises(UserError, match=r"^-s Act1: CartPole-v1 has no levels"):
+    with pytest.raises(UserError, match=r"^-l Act1: CartPole-v1 has no levels"):
         evaluate(cartpole, ["Act1"], 1, True, "cpu", Console())
     if not torch.cuda.is_available():
         with pytest.raises(UserError, match="cuda"):
@@ -142,7 +143,7 @@ ALONE = "has an effect in training alone; leave it out"
     ],
 )
 def test_override_without_effect_is_refused(policy, override, said, policies, capsys):
-    level = ["-s", "MarioCircuit.Act1"] if policy is KART else []
+    level = ["-l", "MarioCircuit.Act1"] if policy is KART else []
     assert main(["evaluate", "-p", str(policies(policy)), *level, "--set", override]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"kartrl: --set {override}: {said}")
@@ -219,9 +220,9 @@ def test_every_circuit_is_driven_train_and_test_apart(kart):
     [
         (
             ["levels.*=none", "levels./home/*/a.state=train"],
-            r"paths in its \[levels\] are not opened \(/home/\*/a\.state\); name them with -s",
+            r"paths in its \[levels\] are not opened \(/home/\*/a\.state\); name them with -l",
         ),
-        (["levels.*=none", "levels.random:5000=train"], "has 5,000 generated circuits; choose some with -s"),
+        (["levels.*=none", "levels.random:5000=train"], "has 5,000 generated circuits; choose some with -l"),
     ],
 )
 def test_circuits_of_a_strangers_checkpoint_are_not_looked_up(kart, tmp_path, levels, reason):
@@ -274,7 +275,7 @@ def test_episodes_driven_together_are_as_if_alone(cartpole, greedy):
 
 @needs_kart
 def test_unknown_circuit(kart, tmp_path):
-    result = run("evaluate", "-p", str(kart), "-s", "MarioCircuit.Act9", cwd=tmp_path)
+    result = run("evaluate", "-p", str(kart), "-l", "MarioCircuit.Act9", cwd=tmp_path)
     assert (result.returncode, result.stderr.count("\n")) == (2, 1)
     assert "MarioCircuit.Act9" in result.stderr
     assert "MarioCircuit.Act4" in result.stderr
@@ -337,11 +338,14 @@ def test_results_as_json_and_csv_agree_with_episodes(cartpole, tmp_path, capsys,
     for _ in range(2):  # the second file is written beside the first one
         assert main(["evaluate", "-p", str(cartpole), "--episodes", "3", "--sampled", "--json", "-o", "x"]) == 0
     out, err = capsys.readouterr()
-    results = json.loads(out[out.rindex("\n{") :])
+    printed = json.loads(out[out.rindex("\n{") :])
+    check_fields(printed, documented("evaluate"))
+    (results,) = printed["checkpoints"]
     assert "CartPole-v1" in err
     assert (tmp_path / "x-2.csv").read_text() == (tmp_path / "x.csv").read_text()
     rows = list(csv.DictReader((tmp_path / "x.csv").read_text().splitlines()))
-    assert [{name: str(value) for name, value in row.items()} for row in results["episodes"]] == rows
+    episodes = [{"checkpoint": str(cartpole), **row} for row in results["episodes"]]
+    assert [{name: str(value) for name, value in row.items()} for row in episodes] == rows
     (level,) = results["levels"]
     returns = [float(row["return"]) for row in rows]
     assert [row["seed"] for row in rows] == ["0", "1", "2"]
@@ -350,6 +354,8 @@ def test_results_as_json_and_csv_agree_with_episodes(cartpole, tmp_path, capsys,
     assert level["return_min"] == min(returns) <= low <= level["return_mean"] <= high <= max(returns)
     assert level["measures"]["episodic_length"] == level["return_mean"]
     assert not results["greedy"]
+    assert main(["evaluate", str(cartpole), "--episodes", "3", "--sampled", "--csv"]) == 0
+    assert capsys.readouterr().out == (tmp_path / "x.csv").read_text()
 
 
 def test_several_policies_are_compared_in_one_table(cartpole, tmp_path, capsys, monkeypatch):

@@ -5,9 +5,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from commands import environment
+from commands import ROOT, environment
 
 from kartrl.cli import COMMANDS, main, make_parser
+from kartrl.commands.arguments import policies_of
 
 
 def test_an_unknown_option_refers_to_the_help_of_its_command(capsys: pytest.CaptureFixture[str]) -> None:
@@ -64,22 +65,41 @@ def test_a_number_outside_its_bounds_is_one_line(typed: str, capsys: pytest.Capt
 
 
 @pytest.mark.parametrize("command", ["watch", "evaluate", "record", "play", "export"])
-def test_option_s_takes_one_argument_and_repeats(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_option_l_takes_one_argument_and_repeats(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     more = ["-o", "small.pt"] if command == "export" else []
     run = ["my-run"] if command in ("watch", "export") else []
-    for given in (["-l", "*.Act1", "-s", "random:2"], ["-l", "*.Act1,random:2"]):
+    for given in (["-l", "*.Act1", "-l", "random:2"], ["-l", "*.Act1,random:2"]):
         options = make_parser().parse_args([command, *more, *given, *run])
         assert options.state == ["*.Act1", "random:2"]
         assert not run or options.checkpoint in ("my-run", ["my-run"]), "watch takes several"
     with pytest.raises(SystemExit):
-        make_parser().parse_args([command, *more, "-s", "A", "B", "C", "--no"])
+        make_parser().parse_args([command, *more, "-l", "A", "B", "C", "--no"])
     assert "several levels are A,B or -l A -l B" in capsys.readouterr().err
 
 
-def test_option_s_takes_file_with_comma_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_option_l_takes_file_with_comma_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a,b.state").touch()
-    assert make_parser().parse_args(["play", "-s", "a,b.state", "-s", "c,d"]).state == ["a,b.state", "c", "d"]
+    assert make_parser().parse_args(["play", "-l", "a,b.state", "-l", "c,d"]).state == ["a,b.state", "c", "d"]
+
+
+def test_option_s_is_the_scripts_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    script = subprocess.run([sys.executable, ROOT / "record.py", "--help"], capture_output=True, text=True, check=True)
+    assert "-s CIRCUIT" in script.stdout
+    for command in ("watch", "evaluate", "record", "play"):
+        with pytest.raises(SystemExit) as ended:
+            make_parser().parse_args([command, "-s", "MarioCircuit.Act1"])
+        assert ended.value.code == 2
+        assert "a level is -l A" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["evaluate", "record", "play"])
+def test_policy_is_named_by_place_or_by_p_not_both(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for given in (["my-run"], ["-p", "my-run"]):
+        assert policies_of(make_parser().parse_args([command, *given])) == ["my-run"]
+    assert policies_of(make_parser().parse_args([command])) == [None]
+    assert main([command, "one", "-p", "two"]) == 2
+    assert capsys.readouterr().err == "kartrl: -p two: name a policy one way, as one or with -p\n"
 
 
 def test_splits_take_one_argument_and_repeat() -> None:

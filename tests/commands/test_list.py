@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
+from documented_fields import check_fields, documented
 from policies import CARTPOLE, save_policy
 
 from kartrl.cli import main
@@ -17,8 +18,9 @@ from kartrl.run.run_folder import RunFolder
 def listed(capsys, *arguments: str) -> list[dict]:
     assert main(["list", *arguments, "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
-    assert [*printed] == ["kartrl", arguments[0] if arguments else "runs"]
-    return printed.popitem()[1]
+    what = arguments[0] if arguments else "runs"
+    check_fields(printed, [field for field in documented("list") if field.startswith(f"{what}[")])
+    return printed[what]
 
 
 def make_run(logs: Path, name: str, steps: int, begun: float, *overrides: str) -> Path:
@@ -97,3 +99,24 @@ def test_levels_and_policies_are_listed(logs, capsys):
     ]
     assert [row["policy"] for row in listed(capsys, "policies", "one")] == ["one"]
     assert len(listed(capsys, "policies", "*kart.pt")) == 1
+
+
+def test_runs_of_another_configurations_folder_are_listed(logs, capsys, monkeypatch):
+    make_run(logs, "here", 500, 1)
+    make_run(logs.parent / "b", "there", 500, 1)
+    make_run(logs.parent / "c", "third", 500, 1)
+    (logs.parent / "mine.cfg").write_text("[run]\nlogs = b\n")
+    for options, name in (([], "here"), (["-c", "mine.cfg"], "there"), (["--set", "run.logs=c"], "third")):
+        assert main(["list", *options, "--csv"]) == 0
+        assert [line.split(",")[0] for line in capsys.readouterr().out.splitlines()] == ["run", name]
+        assert main(["clean", name, *options, "--yes"]) == 0
+        assert capsys.readouterr().out == f"Nothing to remove: {name}\n"
+    assert main(["clean", "here", "-c", "mine.cfg"]) == 2
+    capsys.readouterr()
+    monkeypatch.setenv("KARTRL_LOGS", "c")
+    assert [row["run"] for row in listed(capsys)] == ["third"]
+
+
+def test_retro_games_have_the_documented_fields(logs, capsys):
+    pytest.importorskip("stable_retro")
+    assert listed(capsys, "retro", "Airstriker*")

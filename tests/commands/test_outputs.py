@@ -97,8 +97,8 @@ def test_record_and_watch_keep_older_films(here: Path) -> None:
     before: dict[Path, bytes] = {}
     for _ in range(2):
         before = {file: file.read_bytes() for file in here.iterdir() if file.is_file()}
-        assert main(["record", "-s", "MarioCircuit.Act1", "-p", policy, *SHORT]) == 0
-        assert main(["watch", policy, "-s", "MarioCircuit.Act1", "-o", "film.MP4", "--seconds", "1", *SHORT]) == 0
+        assert main(["record", "-l", "MarioCircuit.Act1", "-p", policy, *SHORT]) == 0
+        assert main(["watch", policy, "-l", "MarioCircuit.Act1", "-o", "film.MP4", "--seconds", "1", *SHORT]) == 0
     assert written(here) == {f"MarioCircuit.Act1{n}.{end}" for n in ("", "-2") for end in ("mp4", "png")} | {
         "film.MP4",
         "film-2.MP4",

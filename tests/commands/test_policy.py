@@ -160,7 +160,7 @@ def test_export_of_own_circuits_needs_them_before_overwriting(tmp_path, console)
     output = tmp_path / "out.pt"
     output.write_text("earlier")
     for levels, message in (
-        ([], r"only on circuits in files .* -s, or use --episodes 0"),
+        ([], r"only on circuits in files .* -l, or use --episodes 0"),
         (["Nowhere.Act1"], "Nowhere"),
     ):
         with pytest.raises(UserError, match=message):

@@ -37,7 +37,7 @@ def kart(tmp_path_factory):
 
 @needs_kart
 def test_video_picture_and_lap_times(kart, tmp_path):
-    result = run("record", "-s", "MarioCircuit.Act3", "-p", kart, "--episodes", "2", cwd=tmp_path)
+    result = run("record", "-l", "MarioCircuit.Act3", "-p", kart, "--episodes", "2", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     assert "laps driven" in result.stdout
     assert "not finished" in result.stdout
@@ -57,7 +57,7 @@ def test_video_picture_and_lap_times(kart, tmp_path):
 def test_record_without_circuit_refuses_several_unbuilt(kart, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("KARTRL_CACHE", str(tmp_path / "cache"))
-    for arguments in ([], ["-p", kart], ["-p", kart, "-s", "MarioCircuit.*"]):
+    for arguments in ([], ["-p", kart], ["-p", kart, "-l", "MarioCircuit.*"]):
         assert main(["record", *arguments]) == 2
         output = capsys.readouterr()
         assert output.err.count("\n") == 1
@@ -87,9 +87,9 @@ def test_record_without_run_films_the_newest(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["-s", "MarioCircuit.Act9"], "MarioCircuit.Act1"),
-        (["-s", "MarioCircuit.Act1", "-o", "video.avi"], ".mp4"),
-        (["-s", "MarioCircuit.Act1", "-o", "missing/video.mp4"], "missing"),
+        (["-l", "MarioCircuit.Act9"], "MarioCircuit.Act1"),
+        (["-l", "MarioCircuit.Act1", "-o", "video.avi"], ".mp4"),
+        (["-l", "MarioCircuit.Act1", "-o", "missing/video.mp4"], "missing"),
     ],
 )
 def test_bad_input_is_one_line_and_leaves_nothing(kart, tmp_path, arguments, said):

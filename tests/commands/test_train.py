@@ -206,7 +206,7 @@ BAD_INPUT = {
     "bench: no folder for its figures": (["bench", "--json", "nowhere/a.json"], "--json nowhere/a.json: cannot write"),
     "circuits and all": (["circuit", "draw", "--all", "a.toml"], "not both"),
     "missing checkpoint": (["evaluate", "-p", "none.pt"], "none.pt"),
-    "record: missing checkpoint": (["record", "-s", "MarioCircuit.Act1", "-p", "none.pt"], "none.pt"),
+    "record: missing checkpoint": (["record", "-l", "MarioCircuit.Act1", "-p", "none.pt"], "none.pt"),
     "missing ROM": (["import-rom", "none.sfc"], "none.sfc"),
 }
 

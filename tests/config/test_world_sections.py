@@ -158,9 +158,9 @@ def test_a_level_that_no_world_has_is_one_line(capfd, tmp_path, monkeypatch):
         read(overrides=[WALK, "levels.step=train"])
     world = load_world(read(overrides=[WALK]))
     assert world.find_levels(["flat.*", "steep", "flat.long"]) == ("flat.short", "flat.long", "steep")
-    with pytest.raises(UserError, match=r"-s step: no such level; the nearest valid one is 'steep'"):
+    with pytest.raises(UserError, match=r"-l step: no such level; the nearest valid one is 'steep'"):
         world.find_levels(["step"])
-    with pytest.raises(UserError, match=r"-s steep: CartPole-v1 has no levels"):
+    with pytest.raises(UserError, match=r"-l steep: CartPole-v1 has no levels"):
         load_world(read(overrides=[CARTPOLE])).find_levels(["steep"])
     with pytest.raises(UserError, match=r"no path to train on; .*levels\.NAME=train"):
         load_world(read(overrides=[WALK, "levels.*=none"])).check()

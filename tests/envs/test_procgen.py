@@ -58,7 +58,7 @@ def test_wrong_or_overlapping_ranges_are_one_line(overrides, said):
 
 
 def test_level_that_is_no_range_is_refused_by_commands():
-    with pytest.raises(UserError, match=r"-s unseen: expected all, or a range"):
+    with pytest.raises(UserError, match=r"-l unseen: expected all, or a range"):
         world().find_levels(["unseen"])
 
 

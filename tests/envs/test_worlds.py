@@ -51,7 +51,7 @@ def test_a_worlds_levels_and_measures_are_logged(trained):
 def test_world_extends_terminal_lines_and_draws_its_levels(trained):
     folder, printed = trained
     assert re.search(r"lag \d+\.\d \| walked [123] paths \| ETA", printed)
-    assert re.search(r"record -p run -s steep$", printed, re.M)
+    assert re.search(r"record -p run -l steep$", printed, re.M)
     with Image.open(folder / "logs" / "run" / "evaluation" / "latest.png") as sheet:
         assert sheet.height == 16, "three pictures in two rows"
 
@@ -66,7 +66,7 @@ def test_a_worlds_tables_and_pictures_are_those_of_the_commands(trained, monkeyp
     table = capsys.readouterr().out
     assert re.search(r"path +┃ arrived ┃ furthest", table)
     assert re.search(r"steep \(unseen\) +│ +[012] of 2 │", table)
-    assert main(["record", "-s", "steep", "-p", best]) == 0
+    assert main(["record", "-l", "steep", "-p", best]) == 0
     printed = capsys.readouterr().out
     assert "Profile: steep.png" in printed
     assert (folder / "steep.png").exists()

@@ -43,12 +43,12 @@ def assert_refused(done: "subprocess.CompletedProcess[str]", file: Path, block: 
 
 def test_evaluate_refuses_a_state_that_hangs(tmp_path: Path, policy: str) -> None:
     file = write_hostile_state(tmp_path / "odd.state", HANGS)
-    assert_refused(run("evaluate", "-p", policy, "-s", str(file), cwd=tmp_path, faults=SOON), file, HANGS)
+    assert_refused(run("evaluate", "-p", policy, "-l", str(file), cwd=tmp_path, faults=SOON), file, HANGS)
 
 
 def test_record_refuses_a_state_that_crashes(tmp_path: Path, policy: str) -> None:
     file = write_hostile_state(tmp_path / "odd.state", CRASHES)
-    done = run("record", "-p", policy, "-s", str(file), cwd=tmp_path, faults=NEVER)
+    done = run("record", "-p", policy, "-l", str(file), cwd=tmp_path, faults=NEVER)
     assert_refused(done, file, CRASHES)
     assert list(tmp_path.iterdir()) == [file]
 
@@ -71,7 +71,7 @@ def test_train_refuses_a_state_that_crashes(tmp_path: Path) -> None:
 def test_a_signal_ends_a_command_whose_emulator_hangs(tmp_path: Path, policy: str, number: int, status: int) -> None:
     file = write_hostile_state(tmp_path / "odd.state", HANGS)
     pipe = subprocess.PIPE
-    command = start("evaluate", "-p", policy, "-s", str(file), cwd=tmp_path, stdout=pipe, stderr=pipe, faults=NEVER)
+    command = start("evaluate", "-p", policy, "-l", str(file), cwd=tmp_path, stdout=pipe, stderr=pipe, faults=NEVER)
     emulators: list[psutil.Process] = []
 
     def hanging() -> bool:

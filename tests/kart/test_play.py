@@ -170,13 +170,13 @@ def test_clock_does_not_run_ahead() -> None:
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
-        (["-s", "Nowhere"], "Nowhere"),
-        (["-s", "none.state"], "none.state"),
+        (["-l", "Nowhere"], "Nowhere"),
+        (["-l", "none.state"], "none.state"),
         (["--replay", "none.bk2"], "none.bk2"),
         (["--ghost", "none.bk2"], "none.bk2"),
         (["-p", "none.pt"], "none.pt"),
         (["-p", __file__, "--ghost", "b.bk2"], "only one ghost"),
-        (["--replay", "a.bk2", "-s", "x"], "--replay"),
+        (["--replay", "a.bk2", "-l", "x"], "--replay"),
         (["-o", "drive.mp4"], ".bk2"),
         (["--replay", "a.bk2", "-o", "drive.bk2"], ".mp4"),
         (["-o", "no/folder/drive.bk2"], "no/folder"),

@@ -293,7 +293,7 @@ def test_the_command_itself_on_a_virtual_display(screen: Screen, tmp_path: Path)
 @needs_screen
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_sigterm_saves_the_movie(screen: Screen, tmp_path: Path, number: signal.Signals, status: int) -> None:
-    with playing(screen, tmp_path, "-s", CIRCUIT, "-o", "drive.bk2") as game:
+    with playing(screen, tmp_path, "-l", CIRCUIT, "-o", "drive.bk2") as game:
         wait_for(lambda: colours(screen.look()) > 60, 100, "the circuit")
         screen.do("keydown", "x")
         screen.await_changes(35)  # each is a tick at least

@@ -119,16 +119,16 @@ def test_invalid_states_are_reported_before_training(mine):
 
 def test_evaluate_and_record_take_paths(mine):
     path = save_policy(mine.parent / "run", [*KART, "levels.*=none", "levels.MarioCircuit.Act1=train"])
-    done = run("evaluate", "-p", str(path), "-s", "mine/,MarioCircuit.Act1", "--episodes", "1", cwd=mine.parent)
+    done = run("evaluate", "-p", str(path), "-l", "mine/,MarioCircuit.Act1", "--episodes", "1", cwd=mine.parent)
     assert done.returncode == 0, done.stderr
     for name in ("Monza", "my_ring", "MarioCircuit.Act1"):
         assert name in done.stdout
-    filmed = run("record", "-p", str(path), "-s", "mine/my ring.state", cwd=mine.parent)
+    filmed = run("record", "-p", str(path), "-l", "mine/my ring.state", cwd=mine.parent)
     assert filmed.returncode == 0, filmed.stderr
     assert {Path("my_ring.mp4"), Path("my_ring.png")} <= {
         file.relative_to(mine.parent) for file in mine.parent.iterdir()
     }
-    refused = run("record", "-p", str(path), "-s", "mine/", cwd=mine.parent)
+    refused = run("record", "-p", str(path), "-l", "mine/", cwd=mine.parent)
     assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
     assert "2 circuits" in refused.stderr
 
@@ -239,7 +239,7 @@ def test_a_run_on_generated_circuits(cache, mine):
     assert driven == {"random.asphalt.0000", "random.dirt.0001"}
     path = checkpoint.newest(folder)
     assert str(mine).encode() not in path.read_bytes(), "a checkpoint names what the user named"
-    named = ("-s", "random:2", "-s", "mine/Monza.state")
+    named = ("-l", "random:2", "-l", "mine/Monza.state")
     lone = shutil.copy(path, mine.parent / "lone.pt")
     for policy, choice, monza in (lone, (), False), (path, (), True), (lone, named, True):
         table = run("evaluate", "-p", str(policy), "--episodes", "1", *choice, cwd=mine.parent)

@@ -224,7 +224,7 @@ def test_without_a_display_any_environment_becomes_a_film(tmp_path: Path, monkey
 
 
 def test_ctrl_c_keeps_the_film_so_far(kart: Path, tmp_path: Path) -> None:
-    film = ["watch", str(kart), "-s", "*", "-o", "film.mp4"]  # so many that it cannot be through before the signal
+    film = ["watch", str(kart), "-l", "*", "-o", "film.mp4"]  # so many that it cannot be through before the signal
     process = start(*film, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     wait_for(lambda: any(file.stat().st_size > 1000 for file in tmp_path.glob("*.tmp")), 100, "some of the film")
     process.send_signal(signal.SIGINT)
@@ -239,7 +239,7 @@ def test_ctrl_c_keeps_the_film_so_far(kart: Path, tmp_path: Path) -> None:
 @needs_screen
 def test_the_window_on_a_virtual_display(kart: Path, screen: Screen, tmp_path: Path) -> None:
     """It drives by itself, goes on at a key, and ends at Ctrl-C."""
-    with on_screen(screen, tmp_path, "watch", str(kart), "-s", ",".join(CIRCUITS)) as shown:
+    with on_screen(screen, tmp_path, "watch", str(kart), "-l", ",".join(CIRCUITS)) as shown:
         wait_for(lambda: colours(screen.look()) > 60, 100, "the race")
         before = np.asarray(screen.look())
         wait_for(lambda: np.mean(np.asarray(screen.look()) != before) > 0.02, 60, "a kart that moves")

@@ -220,13 +220,13 @@ def test_memory_search_finds_a_variable(
     (mine / "data.json").unlink()
     (mine / "scenario.json").unlink()
     monkeypatch.setattr("sys.stdin", io.StringIO("\n".join([*commands, "list"])))
-    assert main(["play", "--memory", "--game", "retro/./mine", "-s", state]) == 0
+    assert main(["play", "--memory", "--game", "retro/./mine", "-l", state]) == 0
     lines = {place: value for value, place in PASTED.findall(capsys.readouterr().out)}
     assert json.dumps(sought) in lines
     (mine / "data.json").write_text(f'{{"info": {{"found": {json.dumps(sought)}}}}}')
     frames = [command for command in commands if command[0].isdigit()]
     monkeypatch.setattr("sys.stdin", io.StringIO("\n".join([*frames, "values"])))
-    assert main(["play", "--memory", "--game", "retro/./mine", "-s", state]) == 0
+    assert main(["play", "--memory", "--game", "retro/./mine", "-l", state]) == 0
     assert capsys.readouterr().out.rstrip("> \n").endswith(f"found {lines[json.dumps(sought)]}")
 
 
@@ -234,11 +234,11 @@ def test_memory_search_finds_a_variable(
     ("arguments", "message"),
     [
         (["--game", f"retro/{AIRSTRIKER}", "--ghost", "x"], "--ghost and --opponents are for the kart"),
-        (["--game", f"retro/{AIRSTRIKER}", "-p", "x", "--alone"], "--alone cannot be combined with -p"),
+        (["--game", f"retro/{AIRSTRIKER}", "-p", "x", "--alone"], "--alone cannot be combined with RUN"),
         (["--game", f"retro/{AIRSTRIKER}", "-p", "no.pt", "-o", "a.bk2"], "no.pt"),
         (["--game", f"retro/{AIRSTRIKER}", "-o", "a.mp4"], "must end in .bk2"),
         (["--memory"], "--memory is for retro games: name one with --game retro/NAME"),
-        (["--game", f"retro/{AIRSTRIKER}", "--memory", "-o", "a.bk2"], "cannot be combined with -p, --replay or -o"),
+        (["--game", f"retro/{AIRSTRIKER}", "--memory", "-o", "a.bk2"], "cannot be combined with RUN, --replay or -o"),
         (["--game", f"retro/{AIRSTRIKER}", "--replay", "no.bk2", "-o", "a.mp4"], "no.bk2: cannot read this movie"),
         (["--game", "retro/Airstriker", "--replay", "a.bk2", "-o", "a.mp4"], "nearest is 'Airstriker-Genesis-v0'"),
     ],

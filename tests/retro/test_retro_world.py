@@ -55,10 +55,10 @@ def test_commands_drive_a_retro_policy(trained: Path) -> None:
     table = run("evaluate", "-p", "run", "--episodes", "2", "--max-steps", "30", cwd=trained).stdout
     assert re.search(r"Later \(unseen\) +│ +2 │", table), table
     assert re.search(r"Level1 +│ +2 │", table)
-    done = run("record", "-p", "run", "-s", "mine/Later.state", "--max-steps", "20", cwd=trained)
+    done = run("record", "-p", "run", "-l", "mine/Later.state", "--max-steps", "20", cwd=trained)
     assert done.returncode == 0, done.stderr
     assert (trained / "Later.mp4").stat().st_size > 1000
-    wrong = run("evaluate", "-p", "run", "-s", "Level2", cwd=trained)
+    wrong = run("evaluate", "-p", "run", "-l", "Level2", cwd=trained)
     assert wrong.returncode == 2
     assert wrong.stderr == "kartrl: Airstriker-Genesis-v0 has no start state 'Level2'; the nearest is 'Level1'\n"
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import optuna
 import pytest
 from commands import assert_clear, run, start, wait_for
+from documented_fields import check_fields, documented
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
@@ -63,6 +64,7 @@ def test_killed_tune_is_continued_by_two_processes(tmp_path):
     best = max((trials[0], trials[2]), key=lambda trial: trial.value)
     results = json.loads(done.stdout)
     assert results == json.loads((folder / "tuning.json").read_text())
+    check_fields(results, documented("tune"))
     assert (results["best"], len(results["trials"])) == (best.number, 4)
     assert results["trials"][0]["defaults"]
     config = read([folder / "best.cfg"])

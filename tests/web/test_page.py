@@ -218,7 +218,7 @@ def test_a_followed_run_ends_and_the_page_goes_on(browser: Browser, tmp_path: Pa
 def test_the_kart_has_levels_a_map_and_attributions(browser: Browser, pole: Path, tmp_path: Path) -> None:
     kart = save_policy(tmp_path / "kart", [*KART, "environment.frame_stack=3"])
     shutil.copy(pole, tmp_path / "pole.pt")
-    names = [str(kart), "-s", "MarioCircuit.Act2,RainbowRoad.Act1"]
+    names = [str(kart), "-l", "MarioCircuit.Act2,RainbowRoad.Act1"]
     with served(tmp_path, *names) as (address, _), opened(browser, address) as page:
         expect(page.locator("#title")).to_have_text("MarioCircuit.Act2")
         pause(page)

@@ -3,13 +3,13 @@
 import argparse
 
 from kartrl.commands.arguments import Parser
-from kartrl.files import user_path
+from kartrl.commands.output.results import add_formats, console_for, print_results
 from kartrl.options import add_config, config_files, positive
 
 
 def add_arguments(parser: Parser) -> None:
     """Add the arguments of `kartrl bench`."""
-    parser.runs(run, "bench", "bench -c mine.cfg --seconds 60 --repeat 3 --json bench.json")
+    parser.runs(run, "bench", "bench -c mine.cfg --seconds 60 --repeat 3 --json")
     add_config(parser)
     parser.add_argument(
         "--seconds", type=positive, default=90, help="length of a training window, in seconds (default 90)"
@@ -30,15 +30,14 @@ def add_arguments(parser: Parser) -> None:
         metavar="ADDRESS",
         help="after each window, run another one with nodes of agents, as train --ray ADDRESS; see cluster.nodes",
     )
-    parser.add_argument("--json", type=user_path, metavar="FILE", help="write the measurements to this file")
+    add_formats(parser, "window")
 
 
 def run(options: argparse.Namespace) -> int:
     """Measure and print; returns the exit status."""
-    from rich.console import Console
-
     from kartrl.commands.bench.measure import Settings, bench
 
-    settings = Settings(options.seconds, options.warm, options.repeat, options.peer, options.ray, options.json)
-    bench(config_files(options), options.set, settings, Console())
+    settings = Settings(options.seconds, options.warm, options.repeat, options.peer, options.ray)
+    figures = bench(config_files(options), options.set, settings, console_for(options))
+    print_results(options, figures["windows"], **figures)
     return 0

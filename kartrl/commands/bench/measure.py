@@ -5,10 +5,7 @@ The stages of an agent step are measured separately; their sum gives the ideal, 
 measured in several windows, alternating with a peer if one is given.
 """
 
-import contextlib
-import json
 import statistics
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from rich.console import Console
@@ -20,7 +17,6 @@ from kartrl.config import Config, check_own, read
 from kartrl.config.cluster import Cluster
 from kartrl.envs.worlds import load_world
 from kartrl.errors import UserError
-from kartrl.files import unused_file
 from kartrl.hardware.devices import learner_device
 from kartrl.hardware.machine import cores
 from kartrl.launch import config_options
@@ -38,30 +34,14 @@ class Settings(NamedTuple):
     repeat: int  # number of windows
     peer: str  # a command to compare with; "" for none
     ray: str  # a cluster to compare with, see `cluster.ray`; "" for none
-    json: Path | None  # file for the figures
 
 
-def bench(files: list[str], overrides: list[str], settings: Settings, console: Console) -> None:
-    """Measure, print, and write JSON if asked: a new file.
+def bench(files: list[str], overrides: list[str], settings: Settings, console: Console) -> dict[str, Any]:
+    """Measure and print; returns the figures, which docs/json.md describes.
 
     Raises:
         UserError: bad input, or training or the peer ends early.
     """
-    with contextlib.ExitStack() as stack:
-        file = settings.json
-        if file is not None:  # an error here, not after all measurements
-            try:
-                file = stack.enter_context(unused_file(file))
-            except OSError as error:
-                raise UserError(f"--json {file}: cannot write ({error.strerror or error})") from error
-        figures = _measure_all(files, overrides, settings, console)
-        if file is not None:
-            file.write_text(json.dumps(figures, indent=1), encoding="utf-8")
-            console.print(f"Written to {file}", highlight=False, markup=False, soft_wrap=True)
-
-
-def _measure_all(files: list[str], overrides: list[str], settings: Settings, console: Console) -> dict[str, Any]:
-    """Measure and print; returns the figures."""
     check_own(overrides, OURS, "bench")
     peer = peer_command(settings.peer)
     config = load_world(read(files, overrides)).prepare(console)
@@ -121,7 +101,7 @@ def _measure_all(files: list[str], overrides: list[str], settings: Settings, con
         "windows": [window._asdict() for window in windows],
         "nodes": nodes,
         "peer": peers,
-        **sizes._asdict(),
+        "sizes": sizes._asdict(),
     }
 
 

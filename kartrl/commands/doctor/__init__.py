@@ -14,7 +14,7 @@ from rich.text import Text
 from kartrl.commands.arguments import Parser
 from kartrl.commands.doctor import configured, game, machine
 from kartrl.commands.doctor.configured import Examined, State
-from kartrl.commands.output.results import print_json
+from kartrl.commands.output.results import add_formats, console_for, print_results
 from kartrl.errors import UserError
 from kartrl.options import add_config, config_files
 
@@ -42,15 +42,15 @@ def add_arguments(parser: Parser) -> None:
     """Add the arguments of `kartrl doctor`."""
     parser.runs(run, "doctor", "doctor -c mine.cfg --json")
     add_config(parser)
-    parser.add_argument("--json", action="store_true", help="print the report as JSON, and its lines on stderr")
+    add_formats(parser, "check")
 
 
 def run(options: argparse.Namespace) -> int:
     """Print the report; returns the exit status."""
     findings: list[Finding] = []
-    status = doctor(config_files(options), options.set, Console(stderr=options.json), findings.append)
-    if options.json:
-        print_json(ready=status == 0, checks=[found._asdict() for found in findings])
+    status = doctor(config_files(options), options.set, console_for(options), findings.append)
+    checks = [found._asdict() for found in findings]
+    print_results(options, checks, ready=status == 0, checks=checks)
     return status
 
 

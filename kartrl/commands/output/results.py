@@ -1,28 +1,51 @@
-"""The results of `kartrl evaluate` for other programs: JSON, and a CSV file with a row for each episode."""
+"""The results of commands for other programs: JSON and CSV, described in docs/json.md."""
 
+import argparse
 import csv
 import io
-import json
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from rich.console import Console
 
-from kartrl import __version__
 from kartrl.comparison.statistics import mean_interval
 from kartrl.envs.episode import Result
 from kartrl.envs.world import World
-from kartrl.files import write_whole
+from kartrl.files import json_text
+
+
+def add_formats(parser: argparse.ArgumentParser, rows: str) -> None:
+    """Add the options --json and --csv; what they print is described in docs/json.md.
+
+    Args:
+        rows: what the CSV has a row for.
+    """
+    formats = parser.add_mutually_exclusive_group()
+    formats.add_argument("--json", action="store_true", help="print the results as a JSON object, all else on stderr")
+    formats.add_argument("--csv", action="store_true", help=f"print a row of CSV for each {rows}, all else on stderr")
+
+
+def console_for(options: argparse.Namespace) -> Console:
+    """Where a command with `add_formats` prints what is for people."""
+    return Console(stderr=options.json or options.csv)
+
+
+def print_results(options: argparse.Namespace, rows: Iterable[Mapping[str, Any]], **fields: Any) -> None:
+    """Print results in the format that was asked for, if one was: the fields as JSON, or the rows as CSV."""
+    if options.json:
+        print_json(**fields)
+    elif options.csv:
+        print(csv_text(rows), end="")
 
 
 def print_json(**fields: Any) -> None:
-    """Print one object on stdout: kartrl's version, then these fields."""
-    print(json.dumps({"kartrl": __version__, **fields}, indent=1))
+    """Print one object on stdout: see `json_text`."""
+    print(json_text(fields))
 
 
 def as_json(results: Sequence[Result], world: World, about: Mapping[str, Any]) -> dict[str, Any]:
-    """What docs/policies.md describes; `about`: its first keys."""
+    """The results of one policy; `about`: its first keys."""
     return {
         **about,
         "environment": world.config.environment.id,
@@ -46,17 +69,24 @@ def _level(result: Result, world: World) -> dict[str, Any]:
     }
 
 
-def write_csv(rows: Sequence[Mapping[str, Any]], file: Path) -> None:
-    """Write rows with the same keys, replacing the file.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+def csv_text(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Rows as CSV; keys within keys are joined by a dot, values of a list by a space, and None is empty."""
+    flat = [_flat(row) for row in rows]
     text = io.StringIO()
-    writer = csv.DictWriter(text, rows[0] if rows else [], lineterminator="\n")
+    writer = csv.DictWriter(text, [*dict.fromkeys(key for row in flat for key in row)], lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
-    write_whole(file, text.getvalue().encode())
+    writer.writerows(flat)
+    return text.getvalue()
+
+
+def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in row.items():
+        if isinstance(value, Mapping):
+            flat |= {f"{key}.{name}": inner for name, inner in _flat(value).items()}
+        else:
+            flat[key] = " ".join(map(str, value)) if isinstance(value, list | tuple) else value
+    return flat
 
 
 def _rows(results: Sequence[Result]) -> list[dict[str, Any]]:
