@@ -683,11 +683,11 @@ irq:
 
 bends:  .byte <-1, <-1, 1, 1
 hud_x:  .byte 8, 18, 28, 232, 240
-themes:                 ; water, land, dark, bright
-    .byte $21, $29, $08, $28
-    .byte $12, $27, $07, $37
-    .byte $2C, $30, $0C, $25
-    .byte $02, $1A, $0F, $38
+themes:                 ; water, land, rocks, gems: far apart in grey, too
+    .byte $11, $39, $0F, $28
+    .byte $13, $27, $0F, $38
+    .byte $1C, $30, $0F, $25
+    .byte $12, $2A, $0F, $38
 boat_colours: .byte $30, $16, $0F       ; the last one first
 
 .segment "VECTORS"

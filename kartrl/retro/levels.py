@@ -1,8 +1,8 @@
 """The levels of a retro game are its start states: the syntax of the keys of [levels].
 
-A key is the name of a start state or a glob of such names, or the path of a `.state` file or a glob of such paths,
-relative to the current folder. If several keys name the same state, the last one counts. Without keys, the state that
-the game's integration chooses is for training, and none for testing.
+A key is the name of a start state or a glob of such names, "power on", or the path of a `.state` file or a glob of such
+paths, relative to the current folder. If several keys name the same state, the last one counts. Without keys, the state
+that the game's integration chooses is for training, and none for testing.
 """
 
 import difflib
@@ -57,7 +57,9 @@ def states_of(keys: Sequence[str], states: Sequence[str], game: str) -> dict[str
     """
     found: dict[str, str] = {}
     for key in keys:
-        names = _files(key) if is_path(key) else [each for each in states if each == key] or fnmatch.filter(states, key)
+        names = [key] if key in states else [""] if key in ("", POWER_ON) else fnmatch.filter(states, key)
+        if is_path(key):
+            names = _files(key)
         if not names:
             near = difflib.get_close_matches(key[:80], states, n=1, cutoff=0.0)
             advice = "" if is_path(key) else f"; the nearest is {near[0]!r}" if near else "; it has none"

@@ -80,6 +80,7 @@ def test_run_is_resumed_and_its_configuration_is_its_own(trained: Path) -> None:
         ({"*": "train", "Marble*": "test"}, {"Green.Act1": "train", "Green.Act2": "train", "Marble.Act1": "test"}),
         ({"Marble*": "test", "*": "train"}, dict.fromkeys(STATES, "train")),
         ({"*": "train", "*Act1": "none"}, {"Green.Act2": "train"}),
+        ({"power on": "train", "Marble*": "test"}, {"": "train", "Marble.Act1": "test"}),
     ],
 )
 def test_last_key_of_a_state_counts(uses: dict, found: dict) -> None:
@@ -136,4 +137,6 @@ def test_game_without_states_begins_when_it_is_switched_on(tmp_path: Path, monke
     with pytest.raises(UserError, match="retro/mine/game: no such folder"):
         load_world(read(overrides=["environment.id=retro/mine/game"])).levels("train")
     assert resolved({}, (), "", BUNDLED) == {"": "train"}
-    assert RetroWorld(read(overrides=[AIRSTRIKER])).name_level("") == "power on"
+    world = RetroWorld(read(overrides=[AIRSTRIKER]))
+    assert world.name_level("") == "power on"
+    assert world.find_levels(["power on"]) == world.find_levels([""]) == ("",)
