@@ -32,6 +32,7 @@ printf '%s\\n' "${COMPREPLY[@]}"
         ("kartrl train -c pong_ap", ["pong_appo"]),
         ("kartrl train --env CartPole-", ["CartPole-v1"]),
         ("kartrl watch my-", ["my-run"]),
+        ("kartrl race scripted my-", ["my-run"]),
         ("kartrl evaluate -l MarioCircuit.Act4", ["MarioCircuit.Act4"]),
         ("kartrl list pre", ["presets"]),
     ],

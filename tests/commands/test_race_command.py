@@ -176,18 +176,29 @@ def test_policies_of_other_environments_play_side_by_side(here: Path, capsys: py
 
 @needs_kart
 def test_grand_prix_adds_points(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    racers = ["scripted", "small", "small"]
+    (here / "drives").mkdir()
+    for circuit in (ACT1, ACT2):
+        stage, session = begun(circuits=(circuit,))
+        with stage:
+            write_movie(here / "drives" / f"{circuit}.bk2", drive(session, [0] * 30).movie())
+    racers = ["scripted", "small", "small", "drives"]
     assert main(["race", *racers, "-l", f"{ACT1},{ACT2}", "--seconds", "2", "--no-film", "--json"]) == 0
     printed = capsys.readouterr()
     said = json.loads(printed.out)
     assert [race["level"] for race in said["races"]] == [ACT1, ACT2]
-    assert [(one["name"], one["place"], one["points"]) for one in said["standing"]] == [
-        ("scripted", 1, 20),
-        ("small 1,000", 2, 16),
-        ("small 1,000 2", 2, 16),
-    ]
+    standing = said["standing"]
+    assert [one["name"] for one in standing] == ["scripted", "small 1,000", "small 1,000 2", "drives"]
+    assert (standing[0]["place"], standing[0]["points"]) == (1, 20)
+    assert (standing[1]["place"], standing[1]["points"]) == (standing[2]["place"], standing[2]["points"])
+    for number, one in enumerate(standing):
+        assert one["points"] == sum(race["results"][number]["points"] for race in said["races"])
     assert "grand prix" in printed.err
-    assert [*here.iterdir()] == []
+    assert [*here.iterdir()] == [here / "drives"]
+    assert main(["race", *racers, "-l", "MarioCircuit.Act3", "--no-film"]) == 2
+    assert "drives: of its recorded drives, none is of MarioCircuit.Act3" in capsys.readouterr().err
+    (here / "drives" / "again.bk2").write_bytes((here / "drives" / f"{ACT2}.bk2").read_bytes())
+    assert main(["race", *racers, "-l", ACT2, "--no-film"]) == 2
+    assert f"drives/{ACT2}.bk2 and drives/again.bk2 are of {ACT2}; name one" in capsys.readouterr().err
 
 
 @needs_kart

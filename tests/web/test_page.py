@@ -17,12 +17,44 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from policies import CARTPOLE, KART, save_policy
 from websockets.sync.client import connect
 
+from kartrl.config import dump
+from kartrl.learning import checkpoint
 from kartrl.run.run_folder import RunFolder
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 ADDRESS = re.compile(r"http://\S+/")
 LONG = 60_000  # milliseconds, for a busy machine
 VELOCITY = 1  # of CartPole's cart, among its observation's numbers
+# a gamepad by the browser's own interface
+GAMEPAD = """
+const state = { axes: [0, 0, 0, 0], buttons: Array.from({ length: 17 }, () => ({ pressed: false, value: 0 })) };
+navigator.getGamepads = () => [null, { mapping: "standard", connected: true, ...state }];
+window.pad = {
+  push: (x) => { state.axes[0] = x; },
+  press: (index) => { state.buttons[index].pressed = true; },
+  release: () => { state.axes.fill(0); state.buttons.forEach((button) => { button.pressed = false; }); },
+};
+"""
+# contrasts of all visible texts with what is behind them, by WCAG's formula
+CONTRASTS = """() => {
+  window.luminance = (colour) => {
+    const parts = colour.match(/[\\d.]+/g).slice(0, 3).map((part) => part / 255);
+    const [r, g, b] = parts.map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const behind = (element) => {
+    for (; element; element = element.parentElement) {
+      const colour = getComputedStyle(element).backgroundColor;
+      if (!/, 0\\)$/.test(colour)) return colour;
+    }
+    return "rgb(255, 255, 255)";
+  };
+  const says = (one) => [...one.childNodes].some((node) => node.nodeType === 3 && node.data.trim());
+  return [...document.querySelectorAll("body *")]
+    .filter((one) => one.checkVisibility() && says(one))
+    .map((one) => [luminance(getComputedStyle(one).color), luminance(behind(one))])
+    .map(([low, high]) => (Math.max(low, high) + 0.05) / (Math.min(low, high) + 0.05));
+}"""
 
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="needs a browser: install the package chromium")
 needs_kart = pytest.mark.skipif(
@@ -59,9 +91,10 @@ def served(folder: Path, *arguments: str) -> Iterator[tuple[str, Any]]:
 
 
 @contextlib.contextmanager
-def opened(browser: Browser, address: str) -> Iterator[Page]:
-    """Context manager: the page; nothing may fail in it."""
+def opened(browser: Browser, address: str, before: str = "") -> Iterator[Page]:
+    """Context manager: the page; nothing may fail in it. `before`: a script that comes before its own."""
     page, failures = browser.new_page(), list[str]()
+    page.add_init_script(before)
     page.set_default_timeout(LONG)
     page.on("pageerror", lambda error: failures.append(str(error)))
     page.on("console", lambda message: failures.append(message.text) if message.type == "error" else None)
@@ -157,6 +190,55 @@ def test_whoever_takes_the_wheel_steers(browser: Browser, pole: Path, tmp_path: 
         assert step(page) == 7
 
 
+def test_a_gamepad_steers_and_what_it_releases_is_the_networks(browser: Browser, pole: Path, tmp_path: Path) -> None:
+    with served(tmp_path, str(pole)) as (address, _), opened(browser, address, GAMEPAD) as page:
+        pause(page)
+        begin(page, 1)
+        page.locator("#wheel").click()
+        expect(page.locator("#driven")).to_have_text("you drive")
+        for held, sign in (("push(0.9)", 1), ("push(-0.9)", -1), ("press(15)", 1), ("press(14)", -1)):
+            page.evaluate(f"pad.{held}")
+            for _ in range(2):
+                before = float(numbers(page)[VELOCITY])
+                one_step(page)
+                assert sign * (float(numbers(page)[VELOCITY]) - before) > 0.1, held
+            page.evaluate("pad.release()")
+        page.evaluate("pad.push(0.9)")
+        page.keyboard.press("t")
+        expect(page.locator("#driven")).to_be_hidden()
+        likely = page.locator(".bar.chosen").get_attribute("data-index")
+        before = float(numbers(page)[VELOCITY])
+        one_step(page)
+        assert (float(numbers(page)[VELOCITY]) > before) == (likely == "1"), "the network's again, whatever is held"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_on_a_phone_all_is_legible_and_in_reach_of_keys(
+    scheme: Any, browser: Browser, pole: Path, tmp_path: Path
+) -> None:
+    with served(tmp_path, str(pole)) as (address, _):
+        context = browser.new_context(viewport={"width": 360, "height": 740}, color_scheme=scheme)
+        page = context.new_page()
+        page.goto(address)
+        page.locator("main").wait_for(timeout=LONG)
+        pause(page)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360, "nothing beyond the right edge"
+        assert min(page.evaluate(CONTRASTS)) >= 4.5
+        assert page.evaluate("luminance(getComputedStyle(document.body).backgroundColor) < 0.5") == (scheme == "dark")
+        for control in page.locator("button:not(.bar), select, input[type=number]").all():
+            assert not control.is_visible() or control.bounding_box()["height"] >= 32, "as large as a finger"
+        reached = []
+        for _ in range(12):
+            page.keyboard.press("Tab")
+            reached.append(page.evaluate("document.activeElement.id"))
+        assert {"pause", "one", "reset", "next", "wheel", "policies", "speeds", "seed", "greedy"} <= {*reached}
+        page.locator("#one").focus()
+        before = page.locator("#step").inner_text()
+        page.keyboard.press("Enter")
+        expect(page.locator("#step")).not_to_have_text(before)
+        context.close()
+
+
 def test_two_pages_see_the_same_and_a_slow_one_delays_nobody(browser: Browser, pole: Path, tmp_path: Path) -> None:
     with (
         served(tmp_path, str(pole)) as (address, _),
@@ -214,6 +296,22 @@ def test_a_followed_run_ends_and_the_page_goes_on(browser: Browser, tmp_path: Pa
         page.close()
 
 
+def test_a_page_waits_for_a_training_that_begins_later(browser: Browser, pole: Path, tmp_path: Path) -> None:
+    with served(tmp_path, "--training") as (address, _):
+        page = browser.new_page()
+        page.goto(address)
+        expect(page.locator("#notice")).to_have_text("waiting for a run to begin ...")
+        folder = tmp_path / "logs" / "late"
+        folder.mkdir(parents=True)
+        (folder / "config.cfg").write_text(dump(checkpoint.load(pole).config))
+        held = RunFolder(folder)
+        expect(page.locator("#notice")).to_have_text("waiting for the first checkpoint of late ...")
+        save_policy(folder, CARTPOLE, 1000)
+        expect(page.locator("#policy")).to_have_text("late: newest, 1,000 agent steps")
+        held.release()
+        page.close()
+
+
 @needs_kart
 def test_the_kart_has_levels_a_map_and_attributions(browser: Browser, pole: Path, tmp_path: Path) -> None:
     kart = save_policy(tmp_path / "kart", [*KART, "environment.frame_stack=3"])
@@ -232,8 +330,10 @@ def test_the_kart_has_levels_a_map_and_attributions(browser: Browser, pole: Path
         expect(page.locator("figure.old")).to_have_count(2)
         expect(page.locator(".bar")).to_have_count(9)
         assert page.locator(".bar").first.inner_text().startswith("none")
+        drawn = page.locator("#map").evaluate("canvas => canvas.toDataURL()")
         one_step(page)
         expect(page.locator("#parts tbody tr")).to_have_count(6)
+        assert page.locator("#map").evaluate("canvas => canvas.toDataURL()") != drawn, "the line"
 
 
 def test_runs_of_other_environments_can_be_chosen(browser: Browser, pole: Path, tmp_path: Path) -> None:
@@ -270,6 +370,8 @@ def test_a_page_elsewhere_cannot_connect(browser: Browser, pole: Path, tmp_path:
         (["--web", "nowhere"], "nowhere: no such run"),
         (["--web", "--port", "70000"], "0 to 65535"),
         (["--web", "--host", "203.0.113.1", "--port", "0"], "cannot listen there"),
+        (["--web", "--training", "pole.pt"], "leave out pole.pt"),
+        (["--training"], "add --web"),
         (["one", "two"], "only --web shows several policies"),
     ],
 )

@@ -25,6 +25,9 @@ def add_arguments(parser: Parser) -> None:
     )
     parser.add_argument("--web", action="store_true", help="show it on a page in the browser")
     parser.add_argument(
+        "--training", action="store_true", help="with --web and no RUN: wait for a run in training, and follow it"
+    )
+    parser.add_argument(
         "--host", default="127.0.0.1", help="with --web: the interface to listen on (default 127.0.0.1)"
     )
     parser.add_argument("--port", type=port, default=PORT, help=f"with --web (default {PORT}; 0: any that is free)")
@@ -54,8 +57,14 @@ def run(options: argparse.Namespace) -> int:
         from kartrl.commands.watch.paging import page  # loads torch
 
         address, driving = (options.host, options.port), (options.seconds, options.greedy, options.device)
-        page(names, options.state, *address, *driving, Console(), options.set)
+        if options.training and names:
+            raise UserError(
+                f"--training waits for a run that is not named; leave out {names[0]}, which is followed too"
+            )
+        page(names, options.state, *address, *driving, Console(), options.set, options.training)
         return 0
+    if options.training:
+        raise UserError("--training is for the page: add --web")
     if len(names) > 1:
         raise UserError(f"{names[1]}: only --web shows several policies; name one")
     from kartrl.commands.watch.showing import watch  # loads torch

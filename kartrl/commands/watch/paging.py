@@ -28,6 +28,7 @@ def page(
     device: str,
     console: Console,
     overrides: Sequence[str] = (),
+    training: bool = False,
 ) -> None:
     """Serve a page that shows policies, until Ctrl-C; nothing is loaded before somebody opens it.
 
@@ -36,6 +37,7 @@ def page(
             up when somebody opens the page: a run may have begun by then.
         host: the interface to listen on.
         port: 0: any that is free.
+        training: wait for a run in training, if none is named.
 
     The others are as in `watch`.
 
@@ -49,6 +51,8 @@ def page(
         say(f"Watch at {server.address} (Ctrl-C ends)")
         while not server.viewers:
             _wait(server, "loading ...")
+        while training and find_training(fitting(bool(levels))) is None:
+            _wait(server, "waiting for a run to begin ...")
         source, path = named[0] if named else _default(bool(levels), console)
         choices = Choices([one for one, _ in named] or [source], source, path)
         last, note = "", ""

@@ -71,7 +71,7 @@ class KartContest:
             found = [(file, movie) for file, movie in found if movie.circuit == grid.name]
         if len(found) != 1:
             files = " and ".join(str(file) for file, _ in found)
-            what = f"{files} are both of {grid.name}; name one" if files else f"none of {grid.name}"
+            what = f"{files} are of {grid.name}; name one" if files else f"none is of {grid.name}"
             raise UserError(f"{one.movies[0].parent}: of its recorded drives, {what}")
         (file, movie), *_ = found
         check_movie(self._consoles[0], grid, file, movie)

@@ -220,7 +220,7 @@ function drive() {
 }
 
 byId("pause").onclick = () => ask("pause", !state.paused);
-byId("one").onclick = () => ask("step");
+byId("one").onclick = () => { drive(); ask("step"); }; // a gamepad sends no event, and a paused show no frame
 byId("reset").onclick = () => ask("reset");
 byId("next").onclick = () => ask("next");
 byId("wheel").onclick = () => { ask("wheel", !driving()); byId("wheel").blur(); };
