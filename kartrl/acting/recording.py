@@ -25,10 +25,6 @@ MADE = ("zeros", "ones", "full", "arange", "scalar_tensor", "lift_fresh", "_to_c
 TOLERANCE = 1e-3
 
 
-class Unknown(Exception):
-    """An operation that NumPy has no equivalent for here."""
-
-
 class Recorder:
     """Records operations.
 
@@ -58,10 +54,8 @@ class Recorder:
         values = _positional(function, args, kwargs or {})
         if not any(isinstance(value, Tensor | list) for value in values) and name in MADE:
             return result  # a constant when it is used
-        if name == "convolution":
-            x, weight, bias, stride, padding, dilation, transposed, _, groups = values
-            if transposed or groups != 1 or set(dilation) != {1} or bias is None:
-                raise Unknown(name)
+        if name == "convolution" and _is_plain(*values):
+            x, weight, bias, stride, padding, *_ = values
             self.products += result.numel() * weight[0].numel()
             matrix = self._record("kernel_matrix", [self.place(weight)])
             given = self.place(x), matrix, self.place(bias)
@@ -71,11 +65,11 @@ class Recorder:
                 self.products += result.numel() * values[name == "addmm"].shape[-1]
             places = [self.place(value) for value in values]
         if name.endswith("_") and places[0] in self._given:
-            raise Unknown(f"{name} on a weight or an argument")
+            name = f"{name} on a weight or an argument"  # no operation of NumPy's
         place = self._record(name, places)
         if isinstance(result, Tensor):
             self._placed(result, place)
-        else:
+        elif isinstance(result, tuple | list):
             for index, each in enumerate(result):
                 self._placed(each, self._record("getitem", [place, self._constant(index)]))
         return result
@@ -85,7 +79,7 @@ class Recorder:
         if isinstance(value, Tensor):
             if (place := self._places.get(id(value))) is None:
                 place = self._placed(value)
-                self.constants[place] = value.detach().clone().numpy()
+                self.constants[place] = value.detach().float().numpy() if value.is_floating_point() else value.numpy()
                 self._given.add(place)
             return place
         if isinstance(value, list | tuple) and any(isinstance(each, Tensor) for each in value):
@@ -93,8 +87,6 @@ class Recorder:
         return self._constant(_plain(value))
 
     def _record(self, name: str, places: Sequence[int]) -> int:
-        if name not in OPERATORS:
-            raise Unknown(name)
         operation = Operation(name, tuple(places), self._new())
         late = not self._late.isdisjoint(places)
         (self.operations if late else self.preparation).append(operation)
@@ -142,10 +134,11 @@ def record(
         network = make_network(section, observation, action, heads).eval()
         try:
             programs = {batch: _program(network, observation, batch) for batch in batches}
-        except Unknown:
+            small = max(program.products for program in programs.values()) <= MOST_PRODUCTS
+            agree = small and all(_agrees(network, observation, *each) for each in programs.items())
+        except Exception:  # a network of the user's own may do anything
             return None
-        small = max(program.products for program in programs.values()) <= MOST_PRODUCTS
-        return programs if small and all(_agrees(network, observation, *each) for each in programs.items()) else None
+        return programs if agree else None
 
 
 def _program(network: ActorCritic, observation: ObservationSpec, batch: int) -> Program:
@@ -153,6 +146,10 @@ def _program(network: ActorCritic, observation: ObservationSpec, batch: int) -> 
     arguments, weights = _arguments(network, observation, batch), published(network)
     with Recording(arguments, weights) as recorder:
         decision, state = _act(network, arguments)
+    # also those that no result depends on: by their numbers, the network's code may have chosen what it does
+    for operation in (*recorder.preparation, *recorder.operations):
+        if operation.name not in OPERATORS:
+            raise NotImplementedError(operation.name)
     results = recorder.place(decision), recorder.place(state)
     return Program(
         recorder.size,
@@ -209,6 +206,29 @@ def _agrees(network: ActorCritic, observation: ObservationSpec, batch: int, prog
             (found[0][:, columns:], found[1]), (expected[0][:, columns:].numpy(), expected[1].numpy()), strict=True
         )
     )
+
+
+def graph_of(network: ActorCritic, observation: ObservationSpec) -> list[tuple[str, str, list[str]]]:
+    """The operations of a network's step: name, kind, and names of its inputs; those of a layer share its scope."""
+    weights = [*network.named_parameters(), *network.named_buffers()]
+    arguments = _arguments(network, observation, 1)[:3]
+    with torch.no_grad(), Recording(arguments, [tensor for _, tensor in weights]) as recorder:
+        network.step(*arguments)
+    names = dict(zip(recorder.arguments, ("observation", "first", "state"), strict=True))
+    names |= {place: name.replace(".", "/") for place, (name, _) in zip(recorder.weights, weights, strict=True)}
+    nodes = [(name, "Weight" if "/" in name else "Input", list[str]()) for name in names.values()]
+    for operation in sorted((*recorder.preparation, *recorder.operations), key=lambda each: each.output):
+        inputs = [names[place] for place in operation.inputs if place in names]
+        scope = inputs[-1].rpartition("/")[0] if inputs else ""
+        names[operation.output] = name = f"{scope}/{operation.name}_{operation.output}".lstrip("/")
+        nodes.append((name, operation.name, inputs))
+    return nodes
+
+
+def _is_plain(*convolution: Any) -> bool:
+    """Whether these are the arguments of a convolution that `operators.convolution` can do."""
+    _, weight, bias, _, _, dilation, transposed, _, groups = convolution
+    return weight.dim() == 4 and bias is not None and not transposed and groups == 1 and set(dilation) == {1}
 
 
 def _positional(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:

@@ -13,7 +13,10 @@ import torch
 
 from kartrl.acting.agent_group import AgentGroup, Mailbox, Stopped
 from kartrl.acting.messages import Requests
+from kartrl.acting.own_predictor import OwnPolicy, RecordedPolicy
 from kartrl.acting.predictor import group_states, make_policy
+from kartrl.acting.published_weights import PublishedWeights
+from kartrl.acting.recording import own_network
 from kartrl.acting.sizes import Sizes, slab_shape
 from kartrl.acting.slab import Slab, SlabShape
 from kartrl.algorithms import heads_of
@@ -29,6 +32,7 @@ from kartrl.learning.learner import make_learner
 from kartrl.learning.schedules import Progress
 from kartrl.metrics.stopwatch import AGENT_STAGES, TRAINER_STAGES, Stopwatch
 from kartrl.models import make_distribution, make_network
+from kartrl.sizing.compatibility import is_hogwild
 from kartrl.training.trainer import Trainer
 from kartrl.trajectory import Trajectory
 
@@ -75,15 +79,20 @@ def _environment(config: Config, spec: EnvSpec, sizes: Sizes, seed: int, seconds
 
 
 def _infer(config: Config, spec: EnvSpec, sizes: Sizes, seed: int, seconds: float) -> dict[int, float]:
-    """Seconds per observation of a predictor's forward pass, by batch size."""
+    """Seconds per observation of a forward pass for acting, by batch size."""
     torch.set_num_threads(1)
     keep_freed_memory()
     largest = sizes.prediction_groups
     slab = Slab(CONTEXT, slab_shape(config, spec, sizes)._replace(num_agents=largest, groups_per_agent=1, ring=1))
     device = learner_device(config.system)
     network = make_network(config.model, spec.observation, spec.action, heads_of(config)).to(device).eval()
-    distribution = make_distribution(spec.action)
-    policy = make_policy(network, distribution, group_states(slab, network), seed, slab, largest)
+    alone = not sizes.predictors and not is_hogwild(config)
+    own = own_network(config, spec, sizes, PublishedWeights(network)) if alone else None
+    states, distribution = group_states(slab, network), make_distribution(spec.action)
+    policy: OwnPolicy = make_policy(network, distribution, states, seed, slab, largest)
+    if own is not None and own.programs is not None:
+        policy = RecordedPolicy(own.programs, slab, seed)
+        own.weights.fetch(policy.load, None)
     by_size = {}
     for groups in sorted({1, max(1, largest // 4), max(1, largest // 2), largest}):
         group, after_first = np.arange(groups), np.ones(groups, np.int64)

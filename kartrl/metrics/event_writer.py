@@ -14,6 +14,8 @@ from pathlib import Path
 
 import numpy as np
 from tensorboard.compat.proto.event_pb2 import Event
+from tensorboard.compat.proto.graph_pb2 import GraphDef
+from tensorboard.compat.proto.node_def_pb2 import NodeDef
 from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.plugins.histogram.summary_v2 import histogram_pb
 from tensorboard.plugins.hparams.metadata import PLUGIN_NAME
@@ -84,6 +86,11 @@ class EventWriter:
         names, tags = [HParam(name) for name in values], [Metric(tag) for tag in metrics]
         self._summary(0, hparams_config_pb(names, tags))
         self._summary(0, hparams_pb(dict(values)))
+
+    def graph(self, nodes: Sequence[tuple[str, str, Sequence[str]]]) -> None:
+        """Write a graph of operations: name, kind, and names of the inputs of each."""
+        graph = GraphDef(node=[NodeDef(name=name, op=kind, input=inputs) for name, kind, inputs in nodes])
+        self._write(Event(graph_def=graph.SerializeToString()))
 
     def flush(self) -> None:
         """Flush buffered data to the operating system."""

@@ -3,6 +3,7 @@
 import itertools
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -160,3 +161,84 @@ def test_fork_server_loads_pytorch_only_if_agents_need_it(overrides, loaded):
 def test_agents_with_recorded_networks_load_no_pytorch():
     command = "import sys, kartrl.acting.own_predictor; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", command], env=environment(), timeout=100, check=False).returncode == 0
+
+
+class Lines(torch.nn.Module):
+    """Convolutions along lines, which programs have not."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Conv1d(1, 3, 2)
+
+    def forward(self, x):
+        return self.layer(x.unsqueeze(1)).flatten(1)
+
+
+class Branches(torch.nn.Module):
+    def forward(self, x):
+        return x if x.mean() > 0 else -x
+
+
+class Outside(torch.nn.Module):
+    def forward(self, x):
+        return torch.from_numpy(np.sin(x.detach().numpy()))
+
+
+class Noisy(torch.nn.Module):
+    def forward(self, x):
+        return x + torch.randn_like(x)
+
+
+class Counts(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(()))
+
+    def forward(self, x):
+        self.seen.add_(1)
+        return x * self.seen
+
+
+class Normed(torch.nn.Sequential):
+    def __init__(self):
+        super().__init__(torch.nn.Linear(4, 8), torch.nn.BatchNorm1d(8), torch.nn.GELU())
+
+
+def make_lines(shape):
+    return Lines()
+
+
+def make_branches(shape):
+    return Branches()
+
+
+def make_outside(shape):
+    return Outside()
+
+
+def make_noisy(shape):
+    return Noisy()
+
+
+def make_counts(shape):
+    return Counts()
+
+
+def make_normed(shape):
+    return Normed()
+
+
+def make_plain(shape):
+    return torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 8))
+
+
+@pytest.mark.parametrize("kind", ["lines", "branches", "outside", "noisy", "counts", "normed"])
+def test_unrecordable_own_network_is_left_to_pytorch(kind, monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    section = Model(encoder=f"test_recording:make_{kind}", hidden_size=8)
+    assert record(section, plain(4), DISCRETE, VALUE, [B]) is None
+
+
+def test_own_network_of_known_operations_decides_alike_recorded(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    check_alike(Model(encoder="test_recording:make_plain", hidden_size=8), plain(4), DISCRETE)

@@ -1,23 +1,21 @@
 """The files that the evaluator writes to its folder, for TensorBoard and for people."""
 
 import contextlib
-import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from kartrl.algorithms import heads_of
+from kartrl.acting.recording import graph_of
 from kartrl.envs.world import Env
 from kartrl.envs.wrappers.pictures import picture_of
 from kartrl.files import write_whole
-from kartrl.learning.checkpoint import Checkpoint
+from kartrl.learning.checkpoint import Checkpoint, load_network
 from kartrl.metrics.event_writer import EventWriter
 from kartrl.metrics.records import Video
 from kartrl.metrics.sinks import WriteWarning
 from kartrl.metrics.video import contact_sheet, gif, png, shrunk
-from kartrl.models import ActorCritic
 
 GIF_FPS = 5.0
 GIF_WIDTH = 128  # small: there is one for each level every minute
@@ -77,9 +75,11 @@ class EvaluationFiles:
         with self.warning():
             if self._events is None:
                 self._folder.mkdir(exist_ok=True)
-                if not any(self._folder.glob("events.*")):
-                    _write_graph(self._folder, loaded)
+                first = not any(self._folder.glob("events.*"))
                 self._events = EventWriter(self._folder, self._first_step)
+                if first:
+                    network = load_network(loaded, torch.device("cpu"))
+                    self._events.graph(graph_of(network, loaded.observation))
                 self._first_step = None
             if picture is not None:
                 self._events.image(step, f"evaluation_{word}s/{name}", png(picture), *picture.shape[:2])
@@ -109,28 +109,3 @@ class EvaluationFiles:
         except OSError as error:
             self.close()
             self._warn(error)
-
-
-class StepModule(torch.nn.Module):
-    """The network inside a module without exported methods, as tracing for TensorBoard's graph requires."""
-
-    def __init__(self, network: ActorCritic) -> None:
-        super().__init__()
-        self.network = network
-
-    def forward(self, observation: torch.Tensor, reset: torch.Tensor, state: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        return self.network.step(observation, reset, state)
-
-
-def _write_graph(folder: Path, loaded: Checkpoint) -> None:
-    """Write the network's graph, in an event file of its own, before any other of the folder."""
-    from torch.utils.tensorboard import SummaryWriter  # here: it loads slowly, and a resumed run does not need it
-
-    section = loaded.config.model.model_copy(
-        update={"precision": "fp32"}
-    )  # tracing does not support bf16; the layers are the same
-    network = ActorCritic(section, loaded.observation, loaded.action, heads_of(loaded.config)).eval()
-    observation = torch.zeros(1, *loaded.observation.shape, dtype=getattr(torch, loaded.observation.dtype))
-    with warnings.catch_warnings(), SummaryWriter(str(folder)) as writer:
-        warnings.filterwarnings("ignore", message=r".*torch\.jit\.", category=DeprecationWarning)
-        writer.add_graph(StepModule(network), (observation, torch.ones(1, dtype=torch.bool), network.initial_state(1)))
