@@ -13,7 +13,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from kartrl import __version__, faults
-from kartrl.commands.arguments import Parser
+from kartrl.commands.shared.arguments import Parser
 from kartrl.errors import RunFailed, UserError, shortage
 from kartrl.files import user_path
 from kartrl.processes.interrupts import deferred

@@ -4,7 +4,7 @@ import argparse
 
 from rich.console import Console
 
-from kartrl.commands.arguments import Parser, several
+from kartrl.commands.shared.arguments import Parser, several
 from kartrl.files import user_path
 from kartrl.options import positive
 

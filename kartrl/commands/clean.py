@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.box import HEAVY_HEAD
 from rich.console import Console
 
-from kartrl.commands.arguments import Parser
+from kartrl.commands.shared.arguments import Parser
 from kartrl.config import read
 from kartrl.errors import UserError
 from kartrl.metrics.tables import Line, fitted

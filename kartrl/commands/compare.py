@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rich.console import Console
 
-from kartrl.commands.arguments import Parser
-from kartrl.commands.output.results import add_formats, console_for, print_results
+from kartrl.commands.shared.arguments import Parser
+from kartrl.commands.shared.results import add_formats, console_for, print_results
 from kartrl.errors import UserError
 from kartrl.files import unused_file, user_path, whole_file, write_whole
 

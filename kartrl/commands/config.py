@@ -4,8 +4,8 @@ import argparse
 import textwrap
 from pathlib import Path
 
-from kartrl.commands.arguments import Parser
-from kartrl.commands.output.results import add_formats, print_results
+from kartrl.commands.shared.arguments import Parser
+from kartrl.commands.shared.results import add_formats, print_results
 from kartrl.config import Config, dump, read
 from kartrl.config.explanation import difference, explain
 from kartrl.errors import UserError

@@ -12,10 +12,10 @@ from rich.box import HEAVY_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from kartrl.commands.arguments import Parser, add_levels, add_max_steps, add_policy, add_world, policies_of
-from kartrl.commands.output.progress import Progress
-from kartrl.commands.output.results import add_formats, as_json, console_for, csv_text, print_results
-from kartrl.commands.policy import find_policy
+from kartrl.commands.shared.arguments import Parser, add_levels, add_max_steps, add_policy, add_world, policies_of
+from kartrl.commands.shared.policy import find_policy
+from kartrl.commands.shared.progress import Progress
+from kartrl.commands.shared.results import add_formats, as_json, console_for, csv_text, print_results
 from kartrl.comparison.statistics import mean_interval
 from kartrl.envs.episode import Episode, Result
 from kartrl.envs.world import Env, World

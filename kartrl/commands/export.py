@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from kartrl import __version__
-from kartrl.commands.arguments import POLICY, Parser, add_levels
 from kartrl.commands.evaluate import evaluate
+from kartrl.commands.shared.arguments import POLICY, Parser, add_levels
 from kartrl.config import Config, Run, dump, read, settings
 from kartrl.config.chosen import unchosen
 from kartrl.config.cluster import Cluster
@@ -141,7 +141,7 @@ def export_folder(
     Raises:
         UserError: as `export`; or the library that knows the hub's forms is missing.
     """
-    from kartrl.commands.output.hub_card import card_head, eval_results
+    from kartrl.commands.shared.hub_card import card_head, eval_results
     from kartrl.run.policies import CARD, FILES, SETTINGS, WEIGHTS  # loads torch
 
     if importlib.util.find_spec("huggingface_hub") is None:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from rich.box import HEAVY_HEAD
 from rich.console import Console
 
-from kartrl.commands.arguments import Parser
-from kartrl.commands.output.results import add_formats, print_results
-from kartrl.commands.policy import SHIPPED
+from kartrl.commands.shared.arguments import Parser
+from kartrl.commands.shared.policy import SHIPPED
+from kartrl.commands.shared.results import add_formats, print_results
 from kartrl.config import Config, read
 from kartrl.config.ini import PRESETS, presets
 from kartrl.config.worlds import WORLDS

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from kartrl.commands.arguments import Parser, add_levels, add_policy, policies_of
-from kartrl.commands.policy import find_default
+from kartrl.commands.shared.arguments import Parser, add_levels, add_policy, policies_of
+from kartrl.commands.shared.policy import find_default
 from kartrl.config import Config
 from kartrl.errors import UserError
 from kartrl.files import user_path

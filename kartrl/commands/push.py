@@ -2,7 +2,7 @@
 
 import argparse
 
-from kartrl.commands.arguments import Parser
+from kartrl.commands.shared.arguments import Parser
 from kartrl.files import user_path
 
 

@@ -8,10 +8,18 @@ from typing import TYPE_CHECKING
 from rich.box import HEAVY_HEAD
 from rich.console import Console
 
-from kartrl.commands.arguments import FILM_STEPS, Parser, add_levels, add_max_steps, add_policy, add_world, policies_of
 from kartrl.commands.evaluate import told_limit
-from kartrl.commands.output.progress import Progress
-from kartrl.commands.policy import find_policy
+from kartrl.commands.shared.arguments import (
+    FILM_STEPS,
+    Parser,
+    add_levels,
+    add_max_steps,
+    add_policy,
+    add_world,
+    policies_of,
+)
+from kartrl.commands.shared.policy import find_policy
+from kartrl.commands.shared.progress import Progress
 from kartrl.envs.episode import Drive
 from kartrl.envs.worlds import CONSOLE_FPS
 from kartrl.errors import UserError

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from kartrl.commands.arguments import Parser, add_levels, add_max_steps
-from kartrl.commands.output.progress import Progress
+from kartrl.commands.shared.arguments import Parser, add_levels, add_max_steps
+from kartrl.commands.shared.progress import Progress
 from kartrl.errors import UserError
 from kartrl.files import check_replaceable, output_file, safe_name, user_path, write_whole
 from kartrl.options import whole_number

@@ -3,7 +3,7 @@
 import argparse
 import shlex
 
-from kartrl.commands.arguments import Parser
+from kartrl.commands.shared.arguments import Parser
 from kartrl.files import shown, user_path
 
 

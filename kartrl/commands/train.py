@@ -6,7 +6,7 @@ import subprocess
 
 from rich.console import Console
 
-from kartrl.commands.arguments import POLICY, Parser
+from kartrl.commands.shared.arguments import POLICY, Parser
 from kartrl.config import read
 from kartrl.errors import RunFailed, UserError
 from kartrl.launch import config_options, follow_starter, start_training

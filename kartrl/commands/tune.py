@@ -4,8 +4,8 @@ import argparse
 import math
 from typing import TYPE_CHECKING
 
-from kartrl.commands.arguments import Parser
-from kartrl.commands.output.results import add_formats, console_for, print_results
+from kartrl.commands.shared.arguments import Parser
+from kartrl.commands.shared.results import add_formats, console_for, print_results
 from kartrl.config import read
 from kartrl.errors import UserError
 from kartrl.files import safe_name, shown

@@ -19,7 +19,7 @@ from rich.console import Console
 
 from kartrl.cli import main
 from kartrl.commands.evaluate import evaluate
-from kartrl.commands.output import progress
+from kartrl.commands.shared import progress
 from kartrl.config import dump, read
 from kartrl.driving.driver import open_driver
 from kartrl.driving.episodes import Start, drive, drive_together

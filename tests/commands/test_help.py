@@ -8,7 +8,7 @@ import pytest
 from commands import ROOT, environment
 
 from kartrl.cli import COMMANDS, main, make_parser
-from kartrl.commands.arguments import policies_of
+from kartrl.commands.shared.arguments import policies_of
 
 
 def test_an_unknown_option_refers_to_the_help_of_its_command(capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,7 +17,7 @@ from rich.console import Console
 from kartrl.commands import policy
 from kartrl.commands.export import describe, export
 from kartrl.commands.play import find_rival
-from kartrl.commands.policy import find_policy
+from kartrl.commands.shared.policy import find_policy
 from kartrl.config import dump, read
 from kartrl.config.ini import settings
 from kartrl.envs.observation_spec import plain

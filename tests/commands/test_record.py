@@ -12,7 +12,7 @@ from PIL import Image
 from policies import CARTPOLE, KART, PONG, save_policy
 
 from kartrl.cli import main
-from kartrl.commands.output import progress
+from kartrl.commands.shared import progress
 from kartrl.config import dump
 from kartrl.learning import checkpoint
 

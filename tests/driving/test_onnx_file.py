@@ -12,7 +12,7 @@ from policies import CARTPOLE, save_policy
 
 import kartrl
 from kartrl.cli import main
-from kartrl.commands.policy import SHIPPED
+from kartrl.commands.shared.policy import SHIPPED
 
 PACKED = ("environment.id=parts_zoo:Signals-v0", "model.core=lstm", "model.critic=separate")
 KINDS = ("environment.id=many_kinds:Kinds-v0", "model.core=gru", "model.normalise_observations=true")

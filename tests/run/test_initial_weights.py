@@ -8,7 +8,7 @@ from commands import assert_clear, run
 from gymnasium.spaces import Discrete
 from policies import make_checkpoint
 
-from kartrl.commands.policy import SHIPPED
+from kartrl.commands.shared.policy import SHIPPED
 from kartrl.config import read
 from kartrl.envs.observation_spec import ObservationPart, ObservationSpec, plain
 from kartrl.envs.spec import ActionSpec, Continuous, EnvSpec

@@ -2,8 +2,8 @@
 
 import argparse
 
-from kartrl.commands.arguments import Parser
-from kartrl.commands.output.results import add_formats, console_for, print_results
+from kartrl.commands.shared.arguments import Parser
+from kartrl.commands.shared.results import add_formats, console_for, print_results
 from kartrl.options import add_config, config_files, positive
 
 

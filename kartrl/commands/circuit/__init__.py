@@ -5,7 +5,7 @@ import importlib
 import os
 from pathlib import Path
 
-from kartrl.commands.arguments import Command, Parser
+from kartrl.commands.shared.arguments import Command, Parser
 from kartrl.files import user_path
 from kartrl.kart.circuits import LAPS
 from kartrl.kart.levels import HIGHEST

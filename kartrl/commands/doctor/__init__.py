@@ -11,10 +11,10 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from kartrl.commands.arguments import Parser
 from kartrl.commands.doctor import configured, game, machine
 from kartrl.commands.doctor.configured import Examined, State
-from kartrl.commands.output.results import add_formats, console_for, print_results
+from kartrl.commands.shared.arguments import Parser
+from kartrl.commands.shared.results import add_formats, console_for, print_results
 from kartrl.errors import UserError
 from kartrl.options import add_config, config_files
 

@@ -2,7 +2,7 @@
 
 import argparse
 
-from kartrl.commands.arguments import POLICY, Parser, add_driving, add_levels, policy
+from kartrl.commands.shared.arguments import POLICY, Parser, add_driving, add_levels, policy
 from kartrl.errors import UserError
 from kartrl.files import user_path
 from kartrl.options import positive, whole_number

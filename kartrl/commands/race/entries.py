@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from kartrl.commands.policy import find_policy
+from kartrl.commands.shared.policy import find_policy
 from kartrl.config import Config
 from kartrl.console.movie import read_movie
 from kartrl.driving.driver import openable

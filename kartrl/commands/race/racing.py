@@ -10,9 +10,9 @@ import numpy as np
 from rich.box import HEAVY_HEAD
 from rich.console import Console
 
-from kartrl.commands.output.progress import Progress
-from kartrl.commands.output.results import print_json
 from kartrl.commands.race.entries import open_contest
+from kartrl.commands.shared.progress import Progress
+from kartrl.commands.shared.results import print_json
 from kartrl.errors import UserError
 from kartrl.files import output_file, safe_name, unused_file
 from kartrl.metrics.tables import Line, fitted

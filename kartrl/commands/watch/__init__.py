@@ -4,7 +4,7 @@ import argparse
 
 from rich.console import Console
 
-from kartrl.commands.arguments import POLICY, Parser, add_driving, add_levels, add_max_steps, add_world, policy
+from kartrl.commands.shared.arguments import POLICY, Parser, add_driving, add_levels, add_max_steps, add_world, policy
 from kartrl.errors import UserError
 from kartrl.files import user_path
 from kartrl.options import positive

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from kartrl.commands.policy import find_policy, fitting
+from kartrl.commands.shared.policy import find_policy, fitting
 from kartrl.driving.driver import open_driver
 from kartrl.errors import UserError
 from kartrl.run.folders import find_checkpoint, find_run, find_training, names_policy

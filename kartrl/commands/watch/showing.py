@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from rich.console import Console
 
-from kartrl.commands.arguments import FILM_STEPS
-from kartrl.commands.output.progress import Progress
-from kartrl.commands.policy import find_policy, fitting
+from kartrl.commands.shared.arguments import FILM_STEPS
+from kartrl.commands.shared.policy import find_policy, fitting
+from kartrl.commands.shared.progress import Progress
 from kartrl.driving.driver import Driver, open_driver
 from kartrl.errors import UserError
 from kartrl.files import output_file, unused_file
