@@ -134,7 +134,7 @@ def fingerprint(config: Mapping[str, Any]) -> str:
 def changes_since(record: Mapping[str, Any]) -> list[str]:
     """The keys to which a record's command would give other values now; what `auto` chooses is the same.
 
-    Keys that have been added since are left out.
+    Keys that have been added or removed since, which the command does not set, are left out.
     """
     try:
         files, overrides = _given(record["command"])
@@ -142,11 +142,11 @@ def changes_since(record: Mapping[str, Any]) -> list[str]:
     except UserError as error:
         return [str(error)]
     before = record["config"]
-    keys = [*before, *(key for key in now if key.startswith("levels.") and key not in before)]
+    both = {key: (value, now[key]) for key, value in before.items() if key in now}
+    uses = {key for key in (*before, *now) if key.startswith("levels.")}  # without those that are not used
+    both |= {key: (before.get(key, "none"), now.get(key, "none")) for key in uses}
     return [
-        f"{key} was {before.get(key, 'none')}, is {now.get(key, 'none')}"
-        for key in keys
-        if now.get(key, "none") not in ("auto", before.get(key, "none"))
+        f"{key} was {then}, is {value}" for key, (then, value) in sorted(both.items()) if value not in ("auto", then)
     ]
 
 

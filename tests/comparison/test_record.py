@@ -85,6 +85,7 @@ def test_changed_defaults_are_named() -> None:
     record["config"]["appo.clip_range"] = 0.07
     assert [change.split(",")[0] for change in changes_since(record)] == ["appo.clip_range was 0.07"]
     del record["config"]["appo.clip_range"]  # as a key that has been added since
+    record["config"]["model.gone"] = True
     assert changes_since(record) == []
     record["command"] = "kartrl train -c cartpole --set appo.gone=1"
     assert "unknown key 'gone'" in changes_since(record)[0]
