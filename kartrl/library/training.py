@@ -59,7 +59,8 @@ def train(
         overrides: "section.key" -> value, on top of that, or of the resumed run's.
         resume: continue this run, by its name or folder, instead of a new one.
         progress: whether to show how training goes.
-        on_update: called after each update (in hogwild: after those whose losses are read).
+        on_update: called after each update, also one that ends while the run does; in hogwild, where workers count
+            together, in the order in which they are heard of.
         on_episode: called after each training episode.
         on_evaluation: called after each evaluation.
 

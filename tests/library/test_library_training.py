@@ -31,6 +31,9 @@ def test_callbacks_hear_of_each_update_and_end_runs(tmp_path: Path) -> None:
     assert told["ended"].startswith("run.agent_steps = 2,000")
     assert told["kept"], "threads and the handler of Ctrl-C"
     assert told["raised"]
+    assert all(heard == made > 1 for heard, made in told["others"]), told["others"]
+    assert told["interrupted"] == [], "no process is left"
+    assert told["continued"]
     assert told["resumed"] == ["the callback on_episode", True], "in another thread"
 
 
