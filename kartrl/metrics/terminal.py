@@ -13,7 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from kartrl.config.figures import Figures, coming, expectation
+from kartrl.config.presets.figures import Figures, coming, expectation
 from kartrl.envs.episode import Tally
 from kartrl.envs.spec import ActionSpec
 from kartrl.envs.world import World
@@ -154,7 +154,7 @@ class Display:
             self.say(f"Measured: {self.expectation(counters, status.agent_steps_per_second)}")
 
     def expectation(self, counters: Counters, speed: float) -> str:
-        """See `config.figures.expectation`."""
+        """See `config.presets.figures.expectation`."""
         run = self._world.config.run
         most = 60 * run.minutes - counters.seconds if run.minutes else math.inf
         return expectation(self._figures, run.agent_steps, counters.agent_steps, max(speed, 1.0), most)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from rich.console import Console
 
 from kartrl.config import Config, read
-from kartrl.config.figures import figures_of
+from kartrl.config.presets.figures import figures_of
 from kartrl.envs.named_modules import named_modules, trust_here
 from kartrl.envs.spec import EnvSpec
 from kartrl.errors import RunFailed, UserError

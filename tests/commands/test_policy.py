@@ -14,9 +14,9 @@ from gymnasium.spaces import Discrete
 from policies import CARTPOLE, KART, make_checkpoint, save_policy
 from rich.console import Console
 
-from kartrl.commands import policy
 from kartrl.commands.export import describe, export
 from kartrl.commands.play import find_rival
+from kartrl.commands.shared import policy
 from kartrl.commands.shared.policy import find_policy
 from kartrl.config import dump, read
 from kartrl.config.ini import settings

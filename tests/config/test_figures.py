@@ -7,7 +7,7 @@ import pytest
 from commands import ROOT
 
 from kartrl.config import presets, read
-from kartrl.config.figures import DEFAULT, expectation, figures, figures_of
+from kartrl.config.presets.figures import DEFAULT, expectation, figures, figures_of
 
 ANCHOR = re.compile(r"^#+ (.+)$", re.MULTILINE)
 

@@ -1,1 +1,1 @@
-"""What commands print beside their tables: progress of long work, and results for other programs."""
+"""What commands share: arguments, the policy that they find, progress of long work, results for other programs."""

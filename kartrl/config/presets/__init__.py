@@ -1,0 +1,1 @@
+"""Bundled configurations, and what was measured of them."""
