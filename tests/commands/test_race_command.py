@@ -2,11 +2,13 @@
 
 import importlib.util
 import json
+import re
 from pathlib import Path
 
 import av
 import numpy as np
 import pytest
+from documented_fields import check_fields, documented
 from PIL import Image
 from players import B, begun, drive, some_driving
 from policies import CARTPOLE, KART, save_policy
@@ -68,7 +70,9 @@ def test_everybody_races_in_one_film(folder: Path, here: Path, capsys: pytest.Ca
         printed = capsys.readouterr()
     assert ACT1 in printed.err
     said = json.loads(printed.out)
-    assert [one["name"] for one in said["competitors"]] == ["small 1,000", "large 1,000", "mine", "scripted"]
+    check_fields(said, documented("race"))
+    assert [one["name"] for one in said["competitors"]] == ["small 1000", "large 1000", "mine", "scripted"]
+    assert [one["source"] for one in said["competitors"]][2:] == [str(folder / "mine.bk2"), "scripted"]
     (race,) = said["races"]
     (best,) = (one for one in race["results"] if one["place"] == 1)
     assert (best["name"], best["points"], best["finished"]) == ("scripted", 10, False)
@@ -160,15 +164,17 @@ def test_the_leader_is_filmed_and_gaps_are_those_at_gates(consoles: list[KartCon
 def test_policies_of_other_environments_play_side_by_side(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["race", "pole", "pole-2", "-o", "poles", "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
+    common = [field for field in documented("race") if not re.search("finished|seconds|laps|gaps|gates", field)]
+    check_fields(said, [*common, *documented("race", 1)])
     results = {one["name"]: one for one in said["races"][0]["results"]}
     assert said["races"][0]["level"] == "CartPole-v1"
     codec, pixels, fps, pictures = decode(here / "poles.mp4")
     assert (codec, pixels, fps) == ("h264", "yuv420p", 25), "every second of 50 pictures"
     longest = max(one["length"] for one in results.values())
     assert len(pictures) == 1 + -(-longest // 2) + 5 * 25
-    for name, run in (("pole 1,000", "pole"), ("pole-2 2,000", "pole-2")):
+    for name, run in (("pole 1000", "pole"), ("pole-2 2000", "pole-2")):
         assert main(["evaluate", run, "--episodes", "1", "--json"]) == 0
-        alone = json.loads(capsys.readouterr().out)["episodes"][0]
+        alone = json.loads(capsys.readouterr().out)["checkpoints"][0]["episodes"][0]
         assert (results[name]["return"], results[name]["length"]) == (alone["return"], alone["length"])
     best = max(results.values(), key=lambda one: one["return"])
     assert best["place"] == 1
@@ -187,12 +193,16 @@ def test_grand_prix_adds_points(here: Path, capsys: pytest.CaptureFixture[str]) 
     said = json.loads(printed.out)
     assert [race["level"] for race in said["races"]] == [ACT1, ACT2]
     standing = said["standing"]
-    assert [one["name"] for one in standing] == ["scripted", "small 1,000", "small 1,000 2", "drives"]
+    assert [one["name"] for one in standing] == ["scripted", "small 1000", "small 1000 2", "drives"]
     assert (standing[0]["place"], standing[0]["points"]) == (1, 20)
     assert (standing[1]["place"], standing[1]["points"]) == (standing[2]["place"], standing[2]["points"])
     for number, one in enumerate(standing):
         assert one["points"] == sum(race["results"][number]["points"] for race in said["races"])
     assert "grand prix" in printed.err
+    assert main(["race", "scripted", "small", "-l", ACT1, "--seconds", "1", "--no-film", "--csv"]) == 0
+    heading, *rows = capsys.readouterr().out.splitlines()
+    assert heading.startswith("level,name,place,points,finished")
+    assert [row.split(",")[1] for row in rows] == ["scripted", "small 1000"]
     assert [*here.iterdir()] == [here / "drives"]
     assert main(["race", *racers, "-l", "MarioCircuit.Act3", "--no-film"]) == 2
     assert "drives: of its recorded drives, none is of MarioCircuit.Act3" in capsys.readouterr().err
@@ -218,7 +228,7 @@ def test_grand_prix_adds_points(here: Path, capsys: pytest.CaptureFixture[str]) 
         (["scripted", "other.bk2", "-l", ACT1], f"other.bk2: recorded on another circuit than {ACT1}"),
         (["scripted", "late.bk2"], "late.bk2: does not start where races"),
         (["scripted", "broken.bk2"], "broken.bk2: cannot read this movie"),
-        (["scripted", "small", "--camera", "me"], "choose from scripted, small 1,000"),
+        (["scripted", "small", "--camera", "me"], "choose from scripted, small 1000"),
         (["scripted", "small", "-o", "a.avi"], "must end in .mp4"),
         (["scripted", "small", "-o", "missing/a.mp4"], "missing/a.mp4: cannot write"),
         (["scripted", "small", "-l", "MarioCircuit.Act9"], "MarioCircuit.Act1"),

@@ -3,6 +3,7 @@
 import argparse
 
 from kartrl.commands.shared.arguments import POLICY, Parser, add_driving, add_levels, policy
+from kartrl.commands.shared.results import add_formats
 from kartrl.errors import UserError
 from kartrl.files import user_path
 from kartrl.options import positive, whole_number
@@ -55,7 +56,7 @@ def add_arguments(parser: Parser) -> None:
         help="the MP4 file; a picture of the podium is saved beside it",
     )
     parser.add_argument("--no-film", dest="film", action="store_false", help="print the table alone")
-    parser.add_argument("--json", action="store_true", help="print the results as JSON, and the table on stderr")
+    add_formats(parser, "competitor in each race")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -62,7 +62,7 @@ def _find(name: str | None, levels: bool, console: Console) -> Competitor:
     if path.name in ("best.pt", WEIGHTS):
         return Competitor(folder.name, policy=path)
     if folder.name == "checkpoints" and path.stem.isdecimal():
-        return Competitor(f"{folder.parent.name} {int(path.stem):,}", policy=path)
+        return Competitor(f"{folder.parent.name} {int(path.stem)}", policy=path)
     return Competitor(path.stem, policy=path)
 
 
@@ -107,13 +107,9 @@ def open_contest(
     policies = _policies_of(competitors)
     configs = [found.config for found in policies]
     keys = list(levels) or _usual_level(competitors, configs[0] if configs else Config())
-    steps = iter(policies)
-    about: list[dict[str, Any]] = [
-        {"checkpoint": str(one.policy), "agent_steps": next(steps).counters.agent_steps}
-        if one.policy
-        else {"movies": [*map(str, one.movies)]}
-        if one.movies
-        else {"driver": SCRIPTED}
+    steps = iter(found.counters.agent_steps for found in policies)
+    about = [
+        {"name": one.name, "source": one.source, "agent_steps": next(steps) if one.policy else None}
         for one in competitors
     ]
     if configs and configs[0].environment.id != KART:

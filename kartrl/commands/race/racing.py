@@ -12,7 +12,7 @@ from rich.console import Console
 
 from kartrl.commands.race.entries import open_contest
 from kartrl.commands.shared.progress import Progress
-from kartrl.commands.shared.results import print_json
+from kartrl.commands.shared.results import console_for, print_results
 from kartrl.errors import UserError
 from kartrl.files import output_file, safe_name, unused_file
 from kartrl.metrics.tables import Line, fitted
@@ -42,7 +42,7 @@ def race(options: argparse.Namespace) -> None:
     Raises:
         UserError: see `open_contest`; or the film cannot be written.
     """
-    console = Console(stderr=options.json)
+    console = console_for(options)
     with open_contest(options.competitors, options.state, options.device, console) as (contest, about):
         choices = options.greedy, options.device, options.seed, options.seconds
         camera = _camera(options.camera, contest)
@@ -64,9 +64,10 @@ def race(options: argparse.Namespace) -> None:
     if video is not None:
         text = f"Video: {video}\nPodium: {video.with_suffix('.png')}"
         console.print(text, highlight=False, markup=False, soft_wrap=True)
-    if options.json:
-        named = [{"name": name, **of} for name, of in zip(contest.names, about, strict=True)]
-        print_json(competitors=named, **_as_json(ended, video))
+    races = [{"level": one.level, "results": _rows(one)} for one in ended]
+    rows = ({"level": one.level, **row} for one in ended for row in _rows(one))
+    points = _ranked(standing, _totals(ended))
+    print_results(options, rows, competitors=about, races=races, standing=points, film=video and str(video))
 
 
 def _film(
@@ -150,24 +151,13 @@ def _print(title: str, headings: Sequence[str], one: Ended, console: Console) ->
     console.print(fitted(title, [*headings[:1], "points", *headings[1:]], [lines], console.width, HEAVY_HEAD))
 
 
-def _as_json(ended: Sequence[Ended], video: Path | None) -> dict[str, Any]:
-    """What docs/policies.md describes."""
+def _rows(one: Ended) -> list[dict[str, Any]]:
+    """The results of a race, as docs/json.md describes them."""
+    return [row | fields for row, fields in zip(_ranked(one.results, one.points), one.fields, strict=True)]
 
-    def ranked(results: Sequence[Result], points: Sequence[int]) -> list[dict[str, Any]]:
-        return [
-            {"name": result.name, "place": place, "points": of}
-            for place, result, of in zip(places_of(results), results, points, strict=True)
-        ]
 
-    races = [
-        {
-            "level": one.level,
-            "results": [row | fields for row, fields in zip(ranked(one.results, one.points), one.fields, strict=True)],
-        }
-        for one in ended
+def _ranked(results: Sequence[Result], points: Sequence[int]) -> list[dict[str, Any]]:
+    return [
+        {"name": result.name, "place": place, "points": of}
+        for place, result, of in zip(places_of(results), results, points, strict=True)
     ]
-    return {
-        "races": races,
-        "standing": ranked(_standing(ended), _totals(ended)),
-        "film": video and str(video),
-    }

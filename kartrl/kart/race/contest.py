@@ -40,6 +40,13 @@ class Competitor(NamedTuple):
     policy: Path | None = None  # a checkpoint
     movies: tuple[Path, ...] = ()  # recorded drives, of circuits of their own; neither: the scripted driver
 
+    @property
+    def source(self) -> str:
+        """The file that drives, or the folder of several; "scripted" for the scripted driver."""
+        if len(self.movies) > 1:
+            return str(self.movies[0].parent)
+        return str(self.policy or next(iter(self.movies), "scripted"))
+
 
 class KartContest:
     """A `Contest` on circuits; see `open_races`.
