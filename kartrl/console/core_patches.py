@@ -55,7 +55,7 @@ class Shortcuts(Protocol):
 
     @property
     def hides(self) -> bool:
-        """Whether a frame that is not drawn takes less time."""
+        """Whether the next frame takes less time if it is not drawn."""
 
     def prepare(self, pressed: int, rows: int) -> None:
         """Before each frame.

@@ -47,7 +47,7 @@ CHANGES = (
 class GenesisShortcuts:
     """See `core_patches.Shortcuts`."""
 
-    asks, hides = True, True
+    asks = True
 
     def __init__(self, address: Callable[[bytes], int]) -> None:
         self._pads = (c_uint16 * PLAYERS).from_address(address(PADS))
@@ -57,12 +57,17 @@ class GenesisShortcuts:
         self.input_state = address(PSG) + BUTTONS_AT
         """See `Shortcuts`."""
 
+    @property
+    def hides(self) -> bool:
+        """See `Shortcuts`; not of a Master System or Game Gear, nor of interlaced pictures."""
+        return self._background.value in self._drawing
+
     def prepare(self, pressed: int, rows: int) -> None:
         """See `Shortcuts`."""
         self._pads[0] = pressed & 0xFFFF
         for player in range(1, PLAYERS):
             self._pads[player] = pressed >> 16 * player & 0xFFFF
-        if not rows and self._background.value in self._drawing:
+        if not rows and self.hides:
             self._shown, self._background.value = self._background.value, self._hidden
 
     def finish(self) -> None:

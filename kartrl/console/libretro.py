@@ -217,7 +217,7 @@ class Emulator:
 
     @property
     def hides(self) -> bool:
-        """Whether a frame of which no rows need to be right takes less time."""
+        """Whether the next frame takes less time if none of its rows need to be right."""
         return self._shortcuts is not None and self._shortcuts.hides
 
     def restore(self, state: bytes) -> bool:

@@ -62,7 +62,10 @@ class Retro(Section):
         "or the buttons that each action holds, such as none right right+B",
     )
     players: int = Field(
-        1, ge=1, le=8, description="joypads that the policy holds, an action each; rewards are the sum of all players'"
+        1,
+        ge=1,
+        le=8,
+        description="joypads that the policy holds, an action each; what is seen and the reward are the first player's",
     )
     sticky: Literal["none", "first", "every"] = Field(
         "first",

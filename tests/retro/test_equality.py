@@ -18,6 +18,7 @@ from kartrl.kart.game_files import BUNDLED, GAMES
 from kartrl.retro.console import RetroConsole
 from kartrl.retro.library import Game, atari_roms, find_game, folders, game_in
 from kartrl.retro.scenario import OPERATIONS
+from kartrl.retro.systems import systems
 
 stable_retro = pytest.importorskip("stable_retro", reason="no emulators on this platform")
 
@@ -85,12 +86,13 @@ def drive(env: Any, console: RetroConsole, state: str | None, steps: int, seed: 
         held: what the buttons of an action are for the console; by default those of MultiBinary.
     """
     random = np.random.default_rng(seed)
+    named = np.array([button is not None for button in console.game.system.buttons] * console.players)
     assert_same_frame(env, console, begin(env, console, state))
     since = 0
     saved = env.em.get_state()
     for step in range(steps):
         if step % 7 == 0 or random.random() < 0.1:
-            action = env.action_space.sample() if held else random.integers(2, size=env.action_space.n)
+            action = env.action_space.sample() if held else named * random.integers(2, size=env.action_space.n)
         seen, reward, done, truncated, info = env.step(action)
         bits = [held(action)] if held else np.split(action, console.players)
         buttons = sum(
@@ -258,6 +260,44 @@ def test_game_boy_equals_stable_retro(make_both: MakeBoth, tmp_path: Path, steps
     env, console = make_both(game_in(folder), random_integration(env, 6))
     drive(env, console, "Start", steps, seed=6)
     assert len({*bytes(console.opened().ram[:256])}) > 50
+
+
+def tiny_rom(console: str) -> bytes:
+    """A game of a few instructions: joypad and a counter are added up all over the memory, and change a colour."""
+    if console in ("Sms", "GameGear"):  # Z80: joypad at port 0xDC, memory at 0xC000
+        begin = bytes.fromhex("f3 31f0df ed56 3e04 d3bf 3e80 d3bf 3e00 d3bf 3e87 d3bf")
+        colour = "10" if console == "Sms" else "20"
+        again = bytes.fromhex(f"dbdc 2100c0 34 86 6e 26c1 77 f5 3e{colour} d3bf 3ec0 d3bf f1 d3be d3be")
+        return (begin + again + bytes([0x18, 254 - len(again)])).ljust(0x8000, b"\0")
+    if console == "GbAdvance":  # ARM: keys at 0x4000130, memory at 0x2000000, the first colour at 0x5000000
+        start, header = 0xEA00002E, bytes(0xAE) + b"\x96" + bytes(13)
+        before = 0xE3A00402, 0xE3A02301, 0xE3A05405, 0xE3A06000, 0xE1C260B0, 0xE2822E13
+        repeated = (
+            0xE1D210B0, 0xE5903000, 0xE0833001, 0xE2833001, 0xE5803000, 0xE20340FC, 0xE0844000, 0xE5843100, 0xE1C530B0,
+        )  # fmt: skip
+        words = (start, *before, *repeated, 0xEAFFFFFF - len(repeated) - 1)
+        code = b"".join(word.to_bytes(4, "little") for word in words)
+        return (code[:4] + header + code[4:]).ljust(0x8000, b"\0")
+    # HuC6280: joypad at 0x1000, memory at 0x2000, colours at 0x402; the code is mapped to 0xE000
+    begin = bytes.fromhex("78 d4 d8 a2ff 9a a9ff 5301 a9f8 5302")
+    again = bytes.fromhex("a901 8d0010 ad0010 18 6d0020 ee0020 ae0020 9d0021 9c0204 9c0304 8d0404 8d0504")
+    return (begin + again + bytes([0x80, 254 - len(again)])).ljust(0x1FFE, b"\0") + b"\x00\xe0"
+
+
+@pytest.mark.parametrize("name", ["Sms", "GameGear", "GbAdvance", "PCEngine"])
+def test_tiny_game_equals_stable_retro(make_both: MakeBoth, tmp_path: Path, name: str) -> None:
+    folder = tmp_path / f"Tiny-{name}-v0"
+    folder.mkdir()
+    (folder / f"rom.{systems()[name].endings[0]}").write_bytes(tiny_rom(name))
+    (folder / "metadata.json").write_text('{"default_state": "Start"}')
+    console = RetroConsole(game_in(folder))
+    console.settle()
+    (folder / "Start.state").write_bytes(gzip.compress(console.save()))
+    console.close()
+    env, _ = make_both(game_in(folder))
+    env, console = make_both(game_in(folder), random_integration(env, 7), fast=True)
+    drive(env, console, "Start", 1000, seed=7)
+    assert len({*b"".join(bytes(block) for block in console.opened().memory.values())}) > 50
 
 
 @pytest.mark.timeout(900)
