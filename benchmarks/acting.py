@@ -1,6 +1,6 @@
 """What an agent's forward pass costs, by engine: CPU time per pass, by itself and between the steps of emulators.
 
-    python benchmarks/acting.py [kart|pong|pong_small|cartpole ...]
+    python benchmarks/acting.py kart cartpole          # or pong, pong_small
 
 Between emulators is what counts: these evict an engine's code and data from a core's cache. Weights change several
 times a second, so every engine takes them as inputs. One process, one thread, engines in turn; "ONNX Runtime" needs

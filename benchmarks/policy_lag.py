@@ -15,8 +15,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from kartrl import cli
-from kartrl.acting.published_weights import ON_CPU, PublishedWeights, published
-from kartrl.acting.shared_weights import spread
+from kartrl.acting.published_weights import ON_CPU, PublishedWeights, published, spread
 from kartrl.hardware.streams import RoleStream
 from kartrl.models import ActorCritic
 from kartrl.training import trainer
@@ -36,7 +35,8 @@ def delayed(updates: int) -> type[PublishedWeights]:
             self._shared = shared
             self._kept.append((self._flat.clone(), version))
             if shared is not None:
-                shared.write(*self._kept[0])
+                oldest, made = self._kept[0]
+                shared.write(oldest.numpy(), made)
 
         @torch.no_grad()
         def fetch(self, network: ActorCritic, version: int, stream: RoleStream = ON_CPU) -> int:
