@@ -23,7 +23,7 @@ from kartrl.learning import checkpoint
 from kartrl.processes.child import ChildProcess
 from kartrl.processes.spawn import allow_children, spawn, start_method
 
-MOST_ENVS = 16  # that a process steps together
+MOST_ENVS, MOST_IN_ALL = 32, 128  # that a process steps together, and all of them: an emulator takes 14 MB
 LEAST_EPISODES = 8  # for which it pays to start another process
 END_SECONDS = 10.0  # for a killed process to be gone
 OnEnd = Callable[[Start, Drive], None]
@@ -59,7 +59,8 @@ def drive_levels(
 
     on_cpu = next(driver.network.parameters()).device.type == "cpu"
     processes = max(1, min(most_processes or cores(), len(shared) // LEAST_EPISODES)) if on_cpu else 1
-    number = min(-(-len(starts) // processes), driver.most_envs or MOST_ENVS, MOST_ENVS)  # of a process
+    most = max(1, min(driver.most_envs or MOST_ENVS, MOST_ENVS, MOST_IN_ALL // processes))
+    number = min(-(-len(starts) // processes), most)  # of a process
     helpers = list[_Helper]()
     try:
         with contextlib.suppress(UserError, RunFailed, OSError):  # too few processes are allowed: fewer help
