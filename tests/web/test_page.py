@@ -55,6 +55,16 @@ CONTRASTS = """() => {
     .map((one) => [luminance(getComputedStyle(one).color), luminance(behind(one))])
     .map(([low, high]) => (Math.max(low, high) + 0.05) / (Math.min(low, high) + 0.05));
 }"""
+# the colours of a black map: where nothing is, and on the lines of a former episode, a former lap and this lap
+LINES = """async () => {
+  const { drawMap } = await import("/draw.js");
+  const map = Object.assign(document.createElement("canvas"), { width: 100, height: 100 });
+  const across = (y) => [[0, y], [1, y]], context = map.getContext("2d");
+  context.fillRect(0, 0, 100, 100);
+  const drawn = document.createElement("canvas");
+  drawMap(drawn, await createImageBitmap(map), [across(0.4)], [across(0.6), across(0.8)]);
+  return [20, 40, 60, 80].map((y) => [...drawn.getContext("2d").getImageData(50, y, 1, 1).data.slice(0, 3)]);
+}"""
 
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="needs a browser: install the package chromium")
 needs_kart = pytest.mark.skipif(
@@ -254,6 +264,10 @@ def test_two_pages_see_the_same_and_a_slow_one_delays_nobody(browser: Browser, p
             begin(other, 3)
             expect(page.locator("#seed")).to_have_value("3")
             wait_for(lambda: numbers(page) == numbers(other), 60, "the same numbers")
+            for name, chosen in (("speeds", "0.25"), ("greedy", "false")):
+                page.locator(f"#{name}").select_option(chosen)
+                expect(other.locator(f"#{name}")).to_have_value(chosen)
+            begin(other, 4)
             page.locator("#wheel").click()
             expect(other.locator("#driven")).to_have_text("a viewer drives")
             other.keyboard.press("t")
@@ -334,6 +348,11 @@ def test_the_kart_has_levels_a_map_and_attributions(browser: Browser, pole: Path
         one_step(page)
         expect(page.locator("#parts tbody tr")).to_have_count(6)
         assert page.locator("#map").evaluate("canvas => canvas.toDataURL()") != drawn, "the line"
+        bare, episode, lap, now = page.evaluate(LINES)
+        assert bare == [0, 0, 0]
+        assert episode[0] == episode[1] == episode[2] > 0, "pale: of a former episode"
+        assert lap[2] > lap[0], "blue: of a former lap"
+        assert now == [255, 207, 92], "bright: of this lap"
 
 
 def test_runs_of_other_environments_can_be_chosen(browser: Browser, pole: Path, tmp_path: Path) -> None:
