@@ -38,7 +38,20 @@ def draw(comparison: Comparison, file: Path) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    make_figure(comparison).savefig(file, dpi=110, format="png")
+    save_png(make_figure(comparison), file)
+
+
+def save_png(figure: Figure, file: Path, **options: Any) -> None:
+    """Write a figure; the file is closed even if Ctrl-C comes, after which Pillow leaves those that it opens open.
+
+    Args:
+        options: of `Figure.savefig`; by default 110 pixels per inch.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    with file.open("wb") as output:
+        figure.savefig(output, format="png", **{"dpi": 110, **options})
 
 
 def make_figure(comparison: Comparison) -> Figure:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from optuna.trial import FrozenTrial, TrialState
 
+from kartrl.comparison.picture import save_png
 from kartrl.comparison.report import SEED, estimate, interval, markdown_table
 from kartrl.comparison.statistics import estimate_gain
 from kartrl.config import dump
@@ -167,7 +168,7 @@ class Result:
                     figure.set_layout_engine("constrained")
                 files.append(folder / f"{stem}.png")
                 with whole_file(files[-1]) as temporary:
-                    figure.savefig(temporary, dpi=DPI, format="png", bbox_inches="tight")
+                    save_png(figure, temporary, dpi=DPI, bbox_inches="tight")
                 pyplot.close(figure)
         return files
 

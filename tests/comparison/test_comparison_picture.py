@@ -1,13 +1,17 @@
 """The picture of a comparison stays legible with many groups."""
 
+import gc
 import itertools
+import warnings
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 from finished_runs import write_run
+from matplotlib.figure import Figure
+from PIL import Image
 
-from kartrl.comparison.picture import as_svg, curve_panels, make_figure, measure_panels
+from kartrl.comparison.picture import as_svg, curve_panels, make_figure, measure_panels, save_png
 from kartrl.comparison.report import make_comparison
 from kartrl.comparison.runs import RETURN, group, read_run
 
@@ -63,6 +67,25 @@ def test_names_are_no_formulas_and_leave_space(tmp_path):
         ElementTree.fromstring(text)
     assert labels[0] in "".join(ElementTree.fromstring(texts[2]).itertext())
     assert as_svg(curve_panels(comparison)[0][0], 0) == texts[0], "the same each time"
+
+
+def test_interrupted_picture_is_closed(tmp_path):
+    """Pillow closes a file that it has opened itself after errors only."""
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    before = Image.SAVE["PNG"]
+    Image.register_save("PNG", interrupted)
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            with pytest.raises(KeyboardInterrupt):
+                save_png(Figure(), tmp_path / "a.png")
+            gc.collect()
+    finally:
+        Image.register_save("PNG", before)
+    assert [str(warning.message) for warning in caught] == []
 
 
 def test_a_pair_shows_its_interval_and_many_groups_each_value(tmp_path):

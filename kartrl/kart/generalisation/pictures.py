@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from kartrl.comparison.picture import save_png
 from kartrl.kart.generalisation.results import Row
 from kartrl.kart.generalisation.splits import SEEN
 
@@ -32,7 +33,7 @@ def draw_table(rows: Sequence[Row], file: Path, title: str) -> None:
     for axes in (shares, times):
         axes.set_ylim(len(rows) - 0.4, -0.6)
     figure.suptitle(title, fontsize=11)
-    figure.savefig(file, dpi=110)
+    save_png(figure, file)
 
 
 def draw_curve(curve: Mapping[int, Sequence[Row]], file: Path) -> None:
@@ -53,7 +54,7 @@ def draw_curve(curve: Mapping[int, Sequence[Row]], file: Path) -> None:
         axes.set(xscale="log", xlabel="circuits trained on")
         axes.set_xticks([*curve], [str(count) for count in curve])
         axes.minorticks_off()
-    figure.savefig(file, dpi=110)
+    save_png(figure, file)
 
 
 def draw_matrix(matrix: Mapping[str, Mapping[str, float]], file: Path) -> None:
@@ -69,7 +70,7 @@ def draw_matrix(matrix: Mapping[str, Mapping[str, float]], file: Path) -> None:
         for column, value in enumerate(line.values()):
             colour = "white" if value > 0.6 else "black"
             axes.text(column, row, f"{100 * value:.0f}", ha="center", va="center", color=colour)
-    figure.savefig(file, dpi=110)
+    save_png(figure, file)
 
 
 def _make_figure(width: float, height: float, number: int) -> tuple[Figure, Sequence[Axes]]:
