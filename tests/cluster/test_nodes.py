@@ -181,11 +181,11 @@ def test_the_kart_trains_on_nodes_that_share_a_machine(machines, tmp_path):
 def test_autoscaler_adds_a_machine_while_it_is_needed(machines, tmp_path):
     assert not machines.autoscaled()
     options = ["--ray", machines.address, "--nodes", "1", "--set", f"cluster.node_cpus={AUTOSCALED_CPUS}"]
-    tiny = ["-c", "cartpole", *NODE, *EVALUATE_OFF, "--set", "run.agent_steps=200"]
+    tiny = ["-c", "cartpole", *NODE, *EVALUATE_OFF, "--set", "run.stop_episodes_total=5"]
     result = run("train", *tiny, *options, cwd=tmp_path, timeout=300)
     assert result.returncode == 0, result.stdout + result.stderr
     assert "Waiting for a node of agents" in result.stdout
-    assert "finished after" in result.stdout
+    assert "Ended by run.stop_episodes_total = 5" in result.stdout
     wait_for(lambda: not machines.autoscaled(), SECONDS, "the machine to be given back")
 
 
