@@ -1,7 +1,7 @@
 ; Rapids: a boat on a river. Courses are generated from their number; see ../README.md.
 
 LENGTH = 168            ; rows from the start to the finish
-GEM_FIRST = 12          ; the first row with a gem; from then on every fourth
+FIRST = 10              ; row with a gem
 WIDTH = 7               ; of the river, in cells
 SPEED = 3               ; of the boat sideways, pixels per frame
 SAFE = 60               ; frames after a crash without another
@@ -50,6 +50,7 @@ fine:    .res 1         ; lines of it above the screen
 made:    .res 1         ; rows generated
 shore:   .res 1         ; first cell of the river
 drift:   .res 1         ; how that changes: -1, 0, 1
+trail:   .res 1         ; cell of the river with the last gem
 seed:    .res 2
 held:    .res 1         ; buttons
 pressed: .res 1         ; that were not held before
@@ -137,6 +138,8 @@ begin:
     sta boat_x
     lda #5
     sta shore
+    lda #WIDTH/2
+    sta trail
     lda level
     sta seed
     lda #$5A
@@ -342,26 +345,36 @@ make_row:
     dey
     bpl @fill
     lda made            ; what floats in it
-    cmp #GEM_FIRST
+    cmp #FIRST
     bcc @expand
     cmp #LENGTH+2
     bcs @expand
-    and #3
-    beq @gem
     lsr
-    bcc @rock
-    jsr random
-    bpl @expand
-@rock:
-    lda #ROCK
-    bne @float
-@gem:
+    bcs @rock
+    jsr random          ; a trail of gems, on every other row
+    and #3
+    tax
+    lda steps, x
+    clc
+    adc trail
+    cmp #WIDTH
+    bcs :+              ; not out of the river
+    sta trail
+:   lda shore
+    clc
+    adc trail
+    tay
     lda #GEM
-@float:
-    pha
+    bne @float
+@rock:
     jsr random_cell
     tay
-    pla
+    sec
+    sbc shore
+    cmp trail
+    beq @expand         ; not on the trail
+    lda #ROCK
+@float:
     sta (cell), y
 @expand:
     ldy #15
@@ -682,6 +695,7 @@ irq:
     rti
 
 bends:  .byte <-1, <-1, 1, 1
+steps:  .byte <-1, 0, 0, 1
 hud_x:  .byte 8, 18, 28, 232, 240
 themes:                 ; water, land, rocks, gems: far apart in grey, too
     .byte $11, $39, $0F, $28

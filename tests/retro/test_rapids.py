@@ -71,7 +71,7 @@ def test_committed_rapids_matches_its_source(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("level", [6, 16])
-def test_a_course_has_forty_gems_and_a_finish(console: RetroConsole, level: int) -> None:
+def test_a_course_has_eighty_gems_and_a_finish(console: RetroConsole, level: int) -> None:
     console.begin_episode(f"Level{level:02}")
     assert (console.info()["level"], console.info()["lives"], console.info()["left"]) == (level, 3, 167)
     total, done = 0.0, False
@@ -79,7 +79,7 @@ def test_a_course_has_forty_gems_and_a_finish(console: RetroConsole, level: int)
         reward, done = console.advance(best_buttons(console))
         total += reward
     assert console.info() | {"x": 0} == {"level": level, "lives": 3, "score": total, "left": 0, "x": 0}
-    assert 37 <= total <= 40
+    assert total == 80
 
 
 def test_three_crashes_end_the_game_until_start(console: RetroConsole) -> None:
