@@ -125,8 +125,8 @@ class Emulator:
         UserError: the core cannot be loaded, or rejects the ROM.
     """
 
-    # copies without a game, for reuse: a library cannot be unloaded safely
-    _idle: dict[tuple[Path, bool], list[Copy]] = {}  # noqa: RUF012
+    # copies for reuse: they cannot be unloaded safely. For the same game only, as they keep something of one
+    _idle: dict[tuple[Path, Path, bool], list[Copy]] = {}  # noqa: RUF012
 
     def __init__(self, core: Path, rom: Path, fast: bool = False, base: int = 0) -> None:
         self.pressed = 0
@@ -136,7 +136,7 @@ class Emulator:
         self._pixels = np.zeros((0, 0, 2), np.uint8)  # a view of it, uint8 [height, width, pixel_bytes]
         self._rom, self._base = rom, base
         self._mark: Any = None  # a buffer with a state
-        self._spare = self._idle.setdefault((core, fast), [])
+        self._spare = self._idle.setdefault((core, rom, fast), [])
         self._copy = self._spare.pop() if self._spare else _copy(core, fast)
         self._shortcuts = self._copy.shortcuts
         ignore: Any = ctypes.cast(ctypes.CDLL(None).abs, c_void_p).value
@@ -163,6 +163,8 @@ class Emulator:
         for start, block in self.memory.items() if about.name in UNCLEARED else ():
             if start >= UNCLEARED[about.name]:
                 ctypes.memset(block, 0, len(block))
+        if self._shortcuts is not None:
+            self._shortcuts.prepare(0, ROWS)
         self._call("run")
         if not (self._shortcuts is None or self._shortcuts.asks):  # the frame's location does not change
             self._callbacks["video_refresh"] = CALLBACKS["video_refresh"](ignore)
