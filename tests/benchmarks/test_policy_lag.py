@@ -8,7 +8,7 @@ import torch
 from commands import EVALUATE_OFF, ROOT, environment, logged
 from policy_lag import delayed
 
-from kartrl.acting.published_weights import published
+from kartrl.acting.published_weights import published, spread
 
 
 def test_predictors_and_processes_get_weights_two_updates_late():
@@ -19,7 +19,8 @@ def test_predictors_and_processes_get_weights_two_updates_late():
     for update in range(1, 6):
         torch.nn.init.constant_(network.weight, update)
         weights.publish()
-        of_predictor, of_agent = weights.fetch(copy, of_predictor), shared.fetch(published(own), of_agent)
+        of_predictor = weights.fetch(copy, of_predictor)
+        of_agent = shared.fetch(lambda flat: spread(torch.tensor(flat), published(own)), of_agent)
         assert of_predictor == of_agent
         assert weights.version == update
         seen.append((of_agent, copy.weight.item() == own.weight.item() == of_agent))
