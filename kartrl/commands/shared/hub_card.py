@@ -54,15 +54,15 @@ def eval_results(config: Config, results: Sequence[Result]) -> str:
     hub: Any = importlib.import_module("huggingface_hub")
     entries = []
     for one in _with_total(results):
-        mean, deviation = _mean_and_deviation(one)
+        (mean, deviation), number = _mean_and_deviation(one), len(one.episodes)
         entries.append(
             hub.EvalResultEntry(
                 dataset_id=f"{BENCHMARKS}/{_dataset(config.environment.id).rpartition('/')[2]}",
                 task_id=one.level or "default",
                 value=round(mean, 2),
                 date=time.strftime("%Y-%m-%d", time.gmtime()),
-                notes=f"mean return of {len(one.episodes)} greedy episodes, standard deviation {deviation:.2f}, "
-                f"kartrl {__version__}",
+                notes=f"mean return of {number} greedy episode{'s' * (number > 1)}, standard deviation "
+                f"{deviation:.2f}, kartrl {__version__}",
             )
         )
     yaml: Any = importlib.import_module("yaml")  # a dependency of the library
