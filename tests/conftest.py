@@ -9,7 +9,9 @@ from typing import Any
 import gymnasium
 import hypothesis
 import pytest
+from filelock import FileLock
 
+import kartrl
 from kartrl.hardware.machine import cores
 
 # On a busy machine any example may take longer than Hypothesis allows; the tests have limits of their own.
@@ -77,6 +79,20 @@ def make_kart() -> Iterator[Callable[..., Any]]:
     yield new
     for env in made:
         env.close()
+
+
+@pytest.fixture(scope="session")
+def blocks(shared: Path) -> dict[str, Any]:
+    """The bundled circuits, compiled by whichever worker is the first to want them."""
+    from kartrl.kart.block import Block
+    from kartrl.kart.circuits.ground import compile_circuit
+
+    files = sorted((Path(kartrl.__file__).parent / "kart" / "circuits" / "bundled").glob("*.toml"))
+    with FileLock(shared / "blocks.lock"):
+        for file in files:
+            if not (shared / f"{file.stem}.block").exists():
+                (shared / f"{file.stem}.block").write_bytes(compile_circuit(file).pack())
+    return {file.stem: Block.unpack((shared / f"{file.stem}.block").read_bytes()) for file in files}
 
 
 @pytest.fixture

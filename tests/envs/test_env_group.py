@@ -157,16 +157,16 @@ def test_a_game_that_ends_just_after_a_life_counts():
     assert not episode.finished
 
 
-@pytest.mark.parametrize("ends", ["true", "false"])
 @pytest.mark.parametrize(
-    ("game", "limit"),
+    ("game", "limit", "ends"),
     [
-        ("Breakout", "max_num_frames_per_episode=97"),
-        ("Breakout", "max_num_frames_per_episode=100"),
-        ("Breakout", "max_episode_steps=25"),
-        ("MsPacman", "max_num_frames_per_episode=703"),  # in which it also loses lives
-        ("DemonAttack", "max_num_frames_per_episode=1"),
-        ("BankHeist", "max_num_frames_per_episode=0"),  # no limit; its last life is life 0
+        ("Breakout", "max_num_frames_per_episode=97", "false"),
+        ("Breakout", "max_num_frames_per_episode=100", "true"),
+        ("Breakout", "max_episode_steps=25", "true"),
+        ("MsPacman", "max_num_frames_per_episode=703", "true"),  # in which it also loses lives
+        ("MsPacman", "max_num_frames_per_episode=703", "false"),
+        ("DemonAttack", "max_num_frames_per_episode=1", "true"),
+        ("BankHeist", "max_num_frames_per_episode=0", "true"),  # no limit; its last life is life 0
     ],
 )
 def test_a_cut_game_is_the_same_together_and_alone(game, limit, ends):

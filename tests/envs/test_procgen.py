@@ -1,14 +1,13 @@
 """Procgen's games: what can be tested without EnvPool, and, where it is installed, the games themselves."""
 
 import importlib.util
-import subprocess
 import sys
 from types import SimpleNamespace
 
 import gymnasium
 import numpy as np
 import pytest
-from commands import assert_clear
+from commands import assert_clear, run
 
 from kartrl.config import read
 from kartrl.envs import make_env
@@ -69,8 +68,7 @@ def test_an_unknown_game_is_refused_with_those_there_are():
 
 @pytest.mark.skipif(INSTALLED, reason="EnvPool is installed")
 def test_missing_envpool_is_one_line_with_a_remedy(tmp_path):
-    command = [sys.executable, "-m", "kartrl", "train", "-c", "coinrun", "--set", f"run.logs={tmp_path}"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run("train", "-c", "coinrun", cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert "pip install 'kartrl[procgen]'" in done.stderr

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from filelock import FileLock
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -86,16 +85,6 @@ def test_circuit_survives_a_round_trip_through_toml() -> None:
     for name, file in FILES.items():
         circuit = read(file)
         assert parse(to_toml(circuit), name) == circuit
-
-
-@pytest.fixture(scope="module")
-def blocks(shared: Path) -> dict[str, Block]:
-    """Compiled by whichever worker is the first to want them."""
-    with FileLock(shared / "blocks.lock"):
-        for name, file in FILES.items():
-            if not (shared / f"{name}.block").exists():
-                (shared / f"{name}.block").write_bytes(compile_circuit(file).pack())
-    return {name: Block.unpack((shared / f"{name}.block").read_bytes()) for name in FILES}
 
 
 def test_blocks_are_deterministic_and_survive_a_round_trip(blocks: dict[str, Block]) -> None:
@@ -217,7 +206,7 @@ def test_boost_plates_point_where_the_road_goes() -> None:
         assert np.array_equal(plate, turned)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(seed=st.integers(0, 2**31), kind=st.sampled_from(KINDS))
 def test_random_circuits_pass_the_checks(seed: int, kind: str) -> None:
     circuit = random_circuit(seed, kind)
@@ -233,8 +222,8 @@ def test_random_circuits_are_deterministic(seed: int, kind: str) -> None:
 
 
 def test_random_circuits_differ() -> None:
-    seen = {to_toml(random_circuit(seed, "ice")).partition("points")[2] for seed in range(6)}
-    assert len(seen) == 6
+    seen = {to_toml(random_circuit(seed, "ice")).partition("points")[2] for seed in range(3)}
+    assert len(seen) == 3
     with pytest.raises(UserError, match="unknown kind of circuit 'grass'; choose one of: asphalt, dirt"):
         random_circuit(1, "grass")
 

@@ -213,7 +213,7 @@ PLACES = st.tuples(st.integers(0, 1023), st.integers(0, 1023), st.integers(32, 1
 ATS = st.floats(0, 3.99)
 
 
-@settings(max_examples=16, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(
     points=st.lists(PLACES, min_size=4, max_size=12),
     kind=st.sampled_from(KINDS),

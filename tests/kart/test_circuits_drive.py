@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from commands import run
 from PIL import Image
-from test_circuits import FILES, OVAL
+from test_circuits import OVAL
 
 from kartrl.cli import main
 from kartrl.commands.circuit.drive import record_drive
@@ -19,7 +19,7 @@ from kartrl.kart.circuits import library
 from kartrl.kart.circuits.driver import Driver, drive, lap_times
 from kartrl.kart.circuits.format import parse
 from kartrl.kart.circuits.generator import random_circuit
-from kartrl.kart.circuits.ground import compile_block, compile_circuit
+from kartrl.kart.circuits.ground import compile_block
 from kartrl.kart.circuits.line import line_of
 from kartrl.kart.circuits.states import make_state, start_state
 from kartrl.kart.console import KartConsole
@@ -45,16 +45,7 @@ def test_scripted_driver_finishes_every_circuit(circuit: str) -> None:
     assert all(15 < seconds < 40 for seconds in times), times
 
 
-def test_start_states_contain_the_compiled_files() -> None:
-    for circuit in ("BowserCastle.Act3", "KoopaBeach.Act1"):
-        console = KartConsole(GAME, circuit)
-        block = console.block()
-        console.close()
-        assert block is not None
-        assert block.pack() == compile_circuit(FILES[circuit]).pack()
-
-
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["asphalt", "mud", "ice", "rainbow"])  # the bundled ones are of all kinds
 def test_scripted_driver_finishes_random_circuits(kind: str) -> None:
     console = KartConsole(GAME)
     console.restore(start_state(console, compile_block(random_circuit(101, kind))))
@@ -96,17 +87,16 @@ def test_circuits_without_a_cache_are_built_for_one_process(monkeypatch: pytest.
 
 
 def test_several_processes_build_the_same_states(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    many = library.random_states(range(3), "asphalt")
+    many = library.random_states(range(2), "asphalt")
     alone = {file.name: gzip.decompress(file.read_bytes()) for file in many}
     monkeypatch.setenv("KARTRL_CACHE", str(cache / "other"))
-    monkeypatch.setattr(library, "FEW", 2)
-    for file in library.random_states(range(3), "asphalt"):
+    monkeypatch.setattr(library, "FEW", 1)
+    for file in library.random_states(range(2), "asphalt"):
         assert gzip.decompress(file.read_bytes()) == alone[file.name]
 
 
-@pytest.mark.parametrize("name", ["mine.py", "run.py"])
-def test_users_script_is_not_rerun_to_build_circuits(name: str, cache: Path, tmp_path: Path) -> None:
-    script = tmp_path / name
+def test_users_script_is_not_rerun_to_build_circuits(cache: Path, tmp_path: Path) -> None:
+    script = tmp_path / "run.py"
     script.write_text(
         "from kartrl.kart.circuits.library import random_states\n"
         "print(len(random_states(range(5), 'asphalt')), 'states')\n"
