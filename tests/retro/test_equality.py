@@ -178,8 +178,9 @@ def number(bits: np.ndarray) -> int:
     return sum(int(bit) << place for place, bit in enumerate(bits))
 
 
+@SHORT_AND_LONG
 @pytest.mark.timeout(900)
-def test_genesis_equals_stable_retro(make_both: MakeBoth) -> None:
+def test_genesis_equals_stable_retro(make_both: MakeBoth, steps: int) -> None:
     """Its own scenario, then values of all types, and a reward and an end of all operations; Discrete and all buttons.
 
     Its memory is in words of two bytes, each in reverse. With the core's shortcuts three of four frames are not drawn.
@@ -187,22 +188,25 @@ def test_genesis_equals_stable_retro(make_both: MakeBoth) -> None:
     game = find_game(AIRSTRIKER)
     for fast in (False, True):
         env, console = make_both(game, actions="DISCRETE", fast=fast)
-        drive(env, console, "Level1", STEPS // 2 - 1500, seed=fast, held=console.combinations.discrete().__getitem__)
+        drive(env, console, "Level1", steps * 2 // 5, seed=fast, held=console.combinations.discrete().__getitem__)
     env, console = make_both(game, random_integration(env, 2))
-    drive(env, console, "Level1", 3000, seed=2)
+    drive(env, console, "Level1", steps // 5, seed=2)
 
 
+@SHORT_AND_LONG
 @pytest.mark.timeout(900)
-def test_snes_equals_stable_retro(make_both: MakeBoth) -> None:
+def test_snes_equals_stable_retro(make_both: MakeBoth, steps: int) -> None:
     """Our own game, with filtered actions, for two players, and with MultiDiscrete ones."""
     game = game_in(GAMES / BUNDLED)
     env, console = make_both(game, actions="FILTERED", state="MarioCircuit.Act1")
-    drive(env, console, "MarioCircuit.Act1", STEPS - 5000, 1, lambda bits: console.combinations.filtered(number(bits)))
+    drive(
+        env, console, "MarioCircuit.Act1", steps * 3 // 4, 1, lambda bits: console.combinations.filtered(number(bits))
+    )
     env, console = make_both(game, random_integration(env, 3), players=2, state="DonutPlains.Act1")
-    drive(env, console, "DonutPlains.Act1", 3000, seed=3)
+    drive(env, console, "DonutPlains.Act1", steps * 3 // 20, seed=3)
     env, console = make_both(game, random_integration(env, 4), "MULTI_DISCRETE", state="DonutPlains.Act1")
     env.action_space.seed(4)
-    drive(env, console, "DonutPlains.Act1", 2000, 4, lambda chosen: console.combinations.chosen(chosen.tolist()))
+    drive(env, console, "DonutPlains.Act1", steps // 10, 4, lambda chosen: console.combinations.chosen(chosen.tolist()))
 
 
 @pytest.mark.parametrize(
@@ -306,8 +310,9 @@ def test_tiny_game_equals_stable_retro(make_both: MakeBoth, tmp_path: Path, name
     assert len({*b"".join(bytes(block) for block in console.opened().memory.values())}) > 50
 
 
+@SHORT_AND_LONG
 @pytest.mark.timeout(900)
-def test_atari_equals_stable_retro(make_both: MakeBoth) -> None:
+def test_atari_equals_stable_retro(make_both: MakeBoth, steps: int) -> None:
     """All games whose ROMs are in ale-py's package, four of which have a reward or end in Lua, run by stable-retro.
 
     Restored states lack the paddle's position.
@@ -322,4 +327,4 @@ def test_atari_equals_stable_retro(make_both: MakeBoth) -> None:
         assert console.scenario.scripted == any(game.folder.glob("*.lua"))
         env.action_space.seed(seed)
         state = game.default_state()
-        drive(env, console, state, STEPS // len(games), seed, held=console.combinations.discrete().__getitem__)
+        drive(env, console, state, steps // len(games), seed, held=console.combinations.discrete().__getitem__)
