@@ -71,6 +71,8 @@ def prepare(folder: Path) -> None:
         make_run(folder / place, read(files, overrides), STEPS.get(place, 1000))
     for name, override in {
         **{f"{name}-{seed}": f"algorithm.name={name}" for name in ("ppo", "appo") for seed in (1, 2, 3)},
+        **{f"base-{seed}": "appo.clip_range=0.2" for seed in (1, 2)},
+        **{f"wide-{seed}": "appo.clip_range=0.9" for seed in (1, 2)},
         **{f"stack{stack}-1": f"environment.frame_stack={stack}" for stack in (1, 4)},
         "replay_atari/none__1": "replay.methods=none",
         "replay_atari/uniform__2": "replay.methods=queue uniform",
