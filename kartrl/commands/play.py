@@ -34,7 +34,7 @@ def add_arguments(parser: Parser) -> None:
         "play my-run -l MarioCircuit.Act4",
         "play --replay drive.bk2 -o drive.mp4",
         "play --game retro/Airstriker-Genesis-v0",
-        "play my-run --game retro/Airstriker-Genesis-v0",
+        "play airstriker --game retro/Airstriker-Genesis-v0",
         "play --game retro/my-game --memory",
     )
     add_levels(parser, "a circuit, or several to choose from in the window, named as in [levels] (default: all)")

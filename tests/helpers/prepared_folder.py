@@ -35,6 +35,7 @@ RUNS: dict[str, tuple[Sequence[str], Sequence[str]]] = {  # configurations, over
     "logs/masked_cartpole/appo__1": (["masked_cartpole"], ()),
     "logs/random300/runs/random300-seed1": ([], KART),
     "logs/kart_replay_1": (["kart_replay"], KART),
+    "logs/airstriker": (["airstriker"], ()),
     "logs/seed1": ([], KART),
     "logs/my-run": ([], KART),
     "logs/RUN": ([], KART),  # the newest
