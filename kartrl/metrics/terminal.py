@@ -4,7 +4,7 @@ import itertools
 import math
 from collections import defaultdict, deque
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -13,7 +13,6 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from kartrl.config.presets.figures import Figures, coming, expectation
 from kartrl.envs.episode import Tally
 from kartrl.envs.spec import ActionSpec
 from kartrl.envs.world import World
@@ -23,6 +22,9 @@ from kartrl.metrics.hints import FAR, GONE, RANDOM, Hints
 from kartrl.metrics.records import EpisodeRecord
 from kartrl.metrics.reward_watch import RewardWatch
 from kartrl.metrics.tables import Line, fitted
+
+if TYPE_CHECKING:
+    from kartrl.run.outlook import Outlook
 
 PLAIN_SECONDS = 10.0
 FEWEST_UPDATES = 5  # after which the speed is known
@@ -63,7 +65,7 @@ class Display:
         world: decides what is displayed of its episodes.
         plain: print lines that begin with the run's name, because other runs print to the same place.
         action: the environment's actions; None: hints on their entropy are left out.
-        figures: what the configuration usually does, if that is known.
+        outlook: how long the run takes; None: nothing is said of it.
         fresh: whether the run begins with an untrained network.
     """
 
@@ -74,13 +76,13 @@ class Display:
         world: World,
         plain: bool = False,
         action: ActionSpec | None = None,
-        figures: Figures | None = None,
+        outlook: "Outlook | None" = None,
         fresh: bool = True,
     ) -> None:
         self._console, self._name, self._world = console, name, world
-        self._figures = figures
+        self._outlook = outlook
         self._speed_from: float | None = None  # seconds of training at the first status; infinite once it was told
-        patience = figures.patience if figures is not None else None
+        patience = outlook.patience if outlook is not None else None
         self.hints = Hints(world.config, action, world.steady_reward, patience, fresh)
         self._prefix = f"{name} | " if plain else ""
         self._tallies: dict[tuple[str, str], Tally] = {}
@@ -149,15 +151,9 @@ class Display:
         if self._speed_from is None:
             self._speed_from = counters.seconds
         steady = counters.seconds - self._speed_from >= PLAIN_SECONDS and counters.updates >= FEWEST_UPDATES
-        if steady and status.fraction < 1:
+        if steady and status.fraction < 1 and self._outlook is not None:
             self._speed_from = math.inf
-            self.say(f"Measured: {self.expectation(counters, status.agent_steps_per_second)}")
-
-    def expectation(self, counters: Counters, speed: float) -> str:
-        """See `config.presets.figures.expectation`."""
-        run = self._world.config.run
-        most = 60 * run.minutes - counters.seconds if run.minutes else math.inf
-        return expectation(self._figures, run.agent_steps, counters.agent_steps, max(speed, 1.0), most)
+            self.say(f"Measured: {self._outlook.tell(counters, status.agent_steps_per_second)}")
 
     def refresh(self) -> None:
         """Update the panel, if there is one, with episodes added since."""
@@ -228,8 +224,8 @@ class Display:
             self._mean_return(counters),
         )
         if not math.isnan(self.hints.share):
-            per_second = max(status.agent_steps_per_second, 1.0)
-            goals = coming(self._figures, self._world.config.run.agent_steps, counters.agent_steps, per_second)
+            outlook, done = self._outlook, counters.agent_steps
+            goals = outlook.goals(done, status.agent_steps_per_second) if outlook is not None else []
             head.add_row(f"entropy {self._entropy()}", f"usually {goals[0]}" if goals else "")
         return head
 

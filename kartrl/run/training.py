@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from rich.console import Console
 
 from kartrl.config import Config, read
-from kartrl.config.presets.figures import figures_of
 from kartrl.envs.named_modules import named_modules, trust_here
 from kartrl.envs.spec import EnvSpec
 from kartrl.errors import RunFailed, UserError
@@ -24,6 +23,7 @@ from kartrl.launch import known, named, typed
 from kartrl.learning.counters import Counters
 from kartrl.processes.end_request import EndRequest
 from kartrl.processes.spawn import start_method
+from kartrl.run.outlook import Outlook, figures_of
 from kartrl.sizing.preloading import preloaded
 
 if TYPE_CHECKING:
@@ -111,8 +111,8 @@ def train(
             folder = runs.create(config, source)
             stack.callback(folder.release)
         trusted = trust(config.environment, config.model)
-        untrained = stored is None and initial is None
-        display = Display(console, folder.path.name, world, plain, spec.action, known, untrained)
+        outlook, untrained = Outlook(config.run, known), stored is None and initial is None
+        display = Display(console, folder.path.name, world, plain, spec.action, outlook, untrained)
         try:
             with display:
                 display.say(f"Environment: {spec.title}; logs in {shown(folder.path)}")
@@ -122,8 +122,7 @@ def train(
                     told = [*tell_presets(config, files), *told]
                 if known is not None:
                     speed = known.speed(spec.step_seconds, min(cores(), config.system.learners * sizes.agents))
-                    begun = stored.counters if stored is not None else Counters()
-                    told.append(f"Expected: {display.expectation(begun, speed)}")
+                    told.append(f"Expected: {outlook.tell(Counters(), speed)}")
                 for remark in told:
                     display.say(remark)
                 if initial is not None:

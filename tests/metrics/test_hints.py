@@ -18,6 +18,7 @@ from kartrl.learning.counters import Counters
 from kartrl.metrics.hints import Hints, entropy_scale
 from kartrl.metrics.records import EpisodeRecord
 from kartrl.metrics.terminal import Display, Status
+from kartrl.run.outlook import Outlook
 
 CURVES = Path(__file__).parent / "curves"
 CARTPOLE = ["environment.id=CartPole-v1"]
@@ -102,7 +103,8 @@ def displayed(terminal: bool, returns: list[float]) -> str:
     """What a run on CartPole with an episode each 100 steps shows, of 10,000 steps."""
     console = Console(file=io.StringIO(), width=200, height=40, force_terminal=terminal, color_system=None)
     world = load_world(read(overrides=[*CARTPOLE, "run.agent_steps=10000"]))
-    with Display(console, "run", world, action=ActionSpec.of(spaces.Discrete(2))) as display:
+    outlook = Outlook(world.config.run, None)
+    with Display(console, "run", world, action=ActionSpec.of(spaces.Discrete(2)), outlook=outlook) as display:
         for number, value in enumerate(returns):
             counters = Counters(100 * number, number, number, number / 4)
             display.add(EpisodeRecord(counters.agent_steps, Episode(9, value, True), False, counters.seconds))

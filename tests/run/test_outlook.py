@@ -1,13 +1,13 @@
 """What was measured of the bundled configurations, and what is expected of a run by it."""
 
-import math
 import re
 
 import pytest
 from commands import ROOT
 
 from kartrl.config import presets, read
-from kartrl.config.presets.figures import DEFAULT, expectation, figures, figures_of
+from kartrl.learning.counters import Counters
+from kartrl.run.outlook import DEFAULT, Outlook, figures, figures_of
 
 ANCHOR = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
@@ -37,25 +37,27 @@ def test_figures_are_of_what_trains_the_same() -> None:
 
 
 @pytest.mark.parametrize(
-    ("done", "speed", "most", "text"),
+    ("done", "speed", "minutes", "text"),
     [
-        (0, 1400, math.inf, "about 12 min for 1,000,000 agent steps at 1,400/s; this configuration usually finishes "),
-        (0, 1400, 60, "about 60 s for 84,000 agent steps at 1,400/s; this configuration usually finishes its first"),
         (
-            50_000,
-            100,
-            math.inf,
-            "about 2.6 h for 950,000 more agent steps at 100/s; this configuration usually finishes",
+            0,
+            1400,
+            0,
+            "about 12 min for 1,000,000 agent steps at 1,400/s; this configuration usually finishes its first",
         ),
-        (900_000, 1e6, math.inf, "about 1 s for 100,000 more agent steps at 1,000,000/s"),
+        (0, 1400, 1, "about 60 s for 84,000 agent steps at 1,400/s; this configuration usually finishes its"),
+        (50_000, 100, 0, "about 2.6 h for 950,000 more agent steps at 100/s; this configuration usually finishes 45"),
+        (900_000, 1e6, 0, "about 1 s for 100,000 more agent steps at 1,000,000/s"),
+        (0, 0, 0, "about 277.8 h for 1,000,000 agent steps at 1/s"),
     ],
 )
-def test_expectation_is_of_what_is_left(done: int, speed: float, most: float, text: str) -> None:
-    known = figures_of(read(), [])
-    told = expectation(known, 1_000_000, done, speed, most)
+def test_outlook_is_on_what_is_left(done: int, speed: float, minutes: int, text: str) -> None:
+    config = read(overrides=[f"run.minutes={minutes}"])
+    told = Outlook(config.run, figures_of(config, [])).tell(Counters(done), speed)
     assert told.startswith(text)
     assert ("first race after 20,000" in told) == (done < 20_000)
-    assert told.endswith(" s)") == (done < 67_000 and speed > 1000) or done >= 67_000 or speed == 100
+    assert ("45 of 50 races after 67,000" in told) == (done < 67_000)
+    assert "usually" not in Outlook(config.run, None).tell(Counters(done), speed)
 
 
 def test_speed_is_scaled_by_this_machines_step() -> None:

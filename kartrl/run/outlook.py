@@ -1,12 +1,14 @@
-"""What was measured of the bundled configurations: `presets/figures.toml`."""
+"""How long a run takes, by what was measured of the bundled configurations: `config/presets/figures.toml`."""
 
+import math
 import tomllib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from kartrl.config.config import Config
-from kartrl.config.ini import PRESETS, read
+from kartrl.config import Config, Run, read
+from kartrl.config.ini import PRESETS
 from kartrl.files import read_text
+from kartrl.learning.counters import Counters
 
 DEFAULT = "default"  # the figures of a run without -c
 
@@ -49,25 +51,32 @@ def _trained(config: Config) -> tuple[object, ...]:
     return config.environment, config.levels, config.model, config.algorithm.name
 
 
-def expectation(known: Figures | None, steps: int, done: int, speed: float, most_seconds: float) -> str:
-    """How long the rest of a run takes, and when it usually reaches what.
+class Outlook(NamedTuple):
+    """How long a run takes, and what it usually reaches by when."""
 
-    Args:
-        steps: agent steps of the whole run.
-        done: those so far.
-        speed: agent steps per second.
-        most_seconds: until a limit of time ends the run; infinite without one.
-    """
-    left = min((steps - done) / speed, most_seconds)
-    text = f"about {told(left)} for {min(steps - done, round(left * speed)):,} {'more ' * (done > 0)}agent steps at "
-    goals = " and ".join(coming(known, steps, done, speed))
-    return f"{text}{speed:,.0f}/s" + f"; this configuration usually {goals}" * bool(goals)
+    run: Run
+    figures: Figures | None  # of its configuration, if there are any
 
+    @property
+    def patience(self) -> int | None:
+        """Agent steps by which the return has usually risen."""
+        return self.figures.patience if self.figures is not None else None
 
-def coming(known: Figures | None, steps: int, done: int, speed: float) -> list[str]:
-    """The goals that a run, see `expectation`, usually still reaches, the next one first."""
-    left = [goal for goal in (known.goals if known is not None else ()) if done < goal[1] <= steps]
-    return [f"{name} after {at:,} (in {told((at - done) / speed)})" for name, at in left]
+    def tell(self, counters: Counters, speed: float) -> str:
+        """The rest of the run in a line, after these counters and at this many agent steps per second."""
+        done, speed = counters.agent_steps, max(speed, 1.0)
+        most = 60 * self.run.minutes - counters.seconds if self.run.minutes else math.inf
+        left = min((self.run.agent_steps - done) / speed, most)
+        steps = min(self.run.agent_steps - done, round(left * speed))
+        goals = " and ".join(self.goals(done, speed))
+        text = f"about {told(left)} for {steps:,} {'more ' * (done > 0)}agent steps at {speed:,.0f}/s"
+        return text + f"; this configuration usually {goals}" * bool(goals)
+
+    def goals(self, done: int, speed: float) -> list[str]:
+        """What the run usually still reaches after so many agent steps, the next one first."""
+        known = self.figures.goals if self.figures is not None else ()
+        left = [goal for goal in known if done < goal[1] <= self.run.agent_steps]
+        return [f"{name} after {at:,} (in {told((at - done) / max(speed, 1.0))})" for name, at in left]
 
 
 def told(seconds: float) -> str:

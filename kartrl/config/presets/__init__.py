@@ -1,1 +1,0 @@
-"""Bundled configurations, and what was measured of them."""
