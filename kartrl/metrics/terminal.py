@@ -24,7 +24,7 @@ from kartrl.metrics.reward_watch import RewardWatch
 from kartrl.metrics.tables import Line, fitted
 
 if TYPE_CHECKING:
-    from kartrl.run.outlook import Outlook
+    from kartrl.sizing.outlook import Outlook
 
 PLAIN_SECONDS = 10.0
 FEWEST_UPDATES = 5  # after which the speed is known

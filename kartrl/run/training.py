@@ -23,7 +23,7 @@ from kartrl.launch import known, named, typed
 from kartrl.learning.counters import Counters
 from kartrl.processes.end_request import EndRequest
 from kartrl.processes.spawn import start_method
-from kartrl.run.outlook import Outlook, figures_of
+from kartrl.sizing.outlook import Outlook, figures_of
 from kartrl.sizing.preloading import preloaded
 
 if TYPE_CHECKING:

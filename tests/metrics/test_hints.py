@@ -18,7 +18,7 @@ from kartrl.learning.counters import Counters
 from kartrl.metrics.hints import Hints, entropy_scale
 from kartrl.metrics.records import EpisodeRecord
 from kartrl.metrics.terminal import Display, Status
-from kartrl.run.outlook import Outlook
+from kartrl.sizing.outlook import Outlook
 
 CURVES = Path(__file__).parent / "curves"
 CARTPOLE = ["environment.id=CartPole-v1"]

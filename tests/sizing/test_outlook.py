@@ -7,7 +7,7 @@ from commands import ROOT
 
 from kartrl.config import presets, read
 from kartrl.learning.counters import Counters
-from kartrl.run.outlook import DEFAULT, Outlook, figures, figures_of
+from kartrl.sizing.outlook import DEFAULT, Outlook, figures, figures_of
 
 ANCHOR = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
