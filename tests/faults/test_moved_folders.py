@@ -1,5 +1,6 @@
 """The folder of a run is moved, deleted or replaced while it trains."""
 
+import contextlib
 import shutil
 import signal
 from pathlib import Path
@@ -26,6 +27,14 @@ def names(path: Path) -> set[str]:
     return {file.name for file in path.iterdir()}
 
 
+def delete(folder: Path) -> bool:
+    """Whether it could be: a run may be writing a file into it."""
+    with contextlib.suppress(OSError):
+        shutil.rmtree(folder)
+        return True
+    return False
+
+
 HELD = {"run.lock", "run.pid", "config.cfg", "checkpoints"}
 
 
@@ -43,7 +52,7 @@ def test_training_continues_where_its_folder_is_moved(tmp_path: Path) -> None:
         wait_for(lambda: goes_on(logs / "moved", begun), 60, "both, where it is now")
         assert not (logs / "run").exists()
         begun = steps(logs / "moved")
-        shutil.rmtree(logs)
+        wait_for(lambda: delete(logs), 60, "the end of its folder")
         wait_for(lambda: goes_on(logs / "moved", begun), 60, "both, in a new folder")
         status, output = training.end(signal.SIGTERM)
     assert status == 128 + signal.SIGTERM
