@@ -44,7 +44,7 @@ def main() -> None:
             ):  # the page's policy lets playwright wait for no script
                 page.wait_for_timeout(100)
             page.locator("#pause").click()
-            page.get_by_text("Go on", exact=True).wait_for()
+            page.get_by_text("Continue", exact=True).wait_for()
             page.screenshot(path=options.picture)
             opened.close()
         finally:

@@ -228,7 +228,7 @@ class Play:
             window.text(key, 6.5, GREY, panel.left + 6 * u, y)
             y = window.text(meaning, 6.5, DIM, panel.left + 34 * u, y)
         if self._paused or (self._notice and time.monotonic() - self._noticed < SHOWN):
-            text = "paused: P goes on" if self._paused else self._notice
+            text = "paused: P continues" if self._paused else self._notice
             place = window.picture
             window.text(text, 8, GOLD, place.centerx, place.bottom - 12 * u, "middle")
         window.show()

@@ -62,7 +62,7 @@ class Objective(NamedTuple):
         return NOT_REACHED * self.budget if when is None else when
 
     def has_reached(self, folder: Path) -> bool:
-        """Whether a training need not go on, as it has reached the value."""
+        """Whether a training need not continue, as it has reached the value."""
         if self.least is None:
             return False
         try:

@@ -191,7 +191,7 @@ class Tuning:
             self._confirmed.add(of)
 
     def _step(self, job: Job) -> None:
-        """Go on with a trial; tell the study of its end."""
+        """Continue a trial; tell the study of its end."""
         trial = job.trial
         try:
             state = job.step()

@@ -23,7 +23,7 @@ from kartrl.web.server import Frame, Message, PageServer
 FPS = 30.0  # pictures per second
 LOOK_SECONDS = 2.0  # between looks for new checkpoints
 IDLE_SECONDS = 0.5  # between looks for an interruption while nobody watches
-SHARE = 0.2  # of the time that attributions may take while the show goes on
+SHARE = 0.2  # of the time that attributions may take while the show continues
 SPEEDS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
 LARGEST_SEED = 2**31 - 1
 
@@ -151,7 +151,7 @@ class Session:
             self._choose(value)
 
     def _choose(self, name: str) -> None:
-        """Go on with another checkpoint."""
+        """Continue with another checkpoint."""
         source = self._choices.source_of(name)
         if source is None:
             return

@@ -129,7 +129,7 @@ def picture(page: Page) -> str:
 
 def pause(page: Page) -> None:
     page.locator("#pause").click()
-    expect(page.locator("#pause")).to_have_text("Go on")
+    expect(page.locator("#pause")).to_have_text("Continue")
 
 
 def one_step(page: Page) -> None:
@@ -260,7 +260,7 @@ def test_two_pages_see_the_same_and_a_slow_one_delays_nobody(browser: Browser, p
             moves = step(page), picture(other)
             wait_for(lambda: step(page) != moves[0] and picture(other) != moves[1], 60, "both to move")
             pause(page)
-            expect(other.locator("#pause")).to_have_text("Go on")
+            expect(other.locator("#pause")).to_have_text("Continue")
             begin(other, 3)
             expect(page.locator("#seed")).to_have_value("3")
             wait_for(lambda: numbers(page) == numbers(other), 60, "the same numbers")

@@ -90,7 +90,7 @@ function draw(images) {
   for (const [id, text] of [["step", rows.length - 1], ["reward", short(now[REWARD])], ["return", short(now[TOTAL])], ["value", short(now[VALUE])], ["entropy", short(now[ENTROPY])]]) byId(id).textContent = text;
   byId("driven").hidden = !state.wheel;
   byId("driven").textContent = driving() ? "you drive" : "a viewer drives";
-  for (const [id, on, names] of [["pause", state.paused, ["Pause", "Go on"]], ["wheel", driving(), ["Take the wheel", "Give it back"]]]) {
+  for (const [id, on, names] of [["pause", state.paused, ["Pause", "Continue"]], ["wheel", driving(), ["Take the wheel", "Give it back"]]]) {
     byId(id).setAttribute("aria-pressed", on);
     byId(id).textContent = names[Number(on)];
   }
