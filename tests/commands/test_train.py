@@ -203,7 +203,6 @@ BAD_INPUT = {
     "optimizer of no run": (["train", "--with-optimizer"], "train --init RUN --with-optimizer"),
     "begin with what is not there": (["train", "--env", "CartPole-v1", "--init", "nowhere"], "--init nowhere: no such"),
     "several runs of one name": (["train", "-c", "pong", "-c", "cartpole", "--name", "a"], "would be logs/a"),
-    "bench: no folder for its figures": (["bench", "--json", "nowhere/a.json"], "--json nowhere/a.json: cannot write"),
     "circuits and all": (["circuit", "draw", "--all", "a.toml"], "not both"),
     "missing checkpoint": (["evaluate", "-p", "none.pt"], "none.pt"),
     "record: missing checkpoint": (["record", "-l", "MarioCircuit.Act1", "-p", "none.pt"], "none.pt"),
