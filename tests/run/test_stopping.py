@@ -75,13 +75,13 @@ def test_goal_ends_a_run_which_resumes_without_it(tmp_path):
     def train(*more: str):
         return run("train", "--plain", *more, cwd=tmp_path)
 
-    keys = ("stop_return=15", "stop_window=5", "stop_episodes=3", "agent_steps=1e9")
+    keys = ("stop_return=7", "stop_window=5", "stop_episodes=3", "agent_steps=1e9")
     options = [part for key in keys for part in ("--set", f"run.{key}")]
     off = ["--set", "evaluation.minutes=0", "--name", "goal"]
     done = train("-c", "cartpole", *options, *off)
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(r"Expected: about .* this configuration usually reaches a mean return of 475 after", done.stdout)
-    rule = r"run\.stop_return = 15: mean return ([\d.]+) in 3 greedy episodes at ([\d,]+) steps"
+    rule = r"run\.stop_return = 7: mean return ([\d.]+) in 3 greedy episodes at ([\d,]+) steps"
     found = re.fullmatch(rf"goal \| Ended by {rule}", done.stdout.splitlines()[-1])
     assert found, done.stdout
     folder = tmp_path / "logs" / "goal"
