@@ -27,8 +27,8 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """One more than there are cores: many tests wait for processes, which then have the cores to themselves."""
-    return cores() + 1
+    """Two more than there are cores: many tests wait for processes, which then have the cores to themselves."""
+    return cores() + 2
 
 
 @pytest.hookimpl(trylast=True)
