@@ -237,7 +237,7 @@ class Display:
         """With what it means to those who do not know it."""
         share = self.hints.share
         about = ": nearly random" if share > RANDOM else ": always the same" if share < GONE else ""
-        return f"{min(share, 1.0):.0%} of random actions'{about}"
+        return f"{min(share, 1.0):.0%} of a random policy's{about}"
 
     def _mean_return(self, counters: Counters) -> str:
         """Of the newest episodes alone, none of which are from before a resume."""

@@ -120,4 +120,4 @@ def test_hint_is_shown_while_it_holds_and_said_once(terminal: bool) -> None:
     risen = displayed(terminal, flat + [50.0 + number for number in range(40)])
     assert "Hint: " not in risen.rsplit("╭", 1)[-1] if terminal else risen.count("Hint: ") == 1
     assert risen.count("Measured: about ") == 1
-    assert "72% of random actions'" in risen or not terminal
+    assert "72% of a random policy's" in risen or not terminal
