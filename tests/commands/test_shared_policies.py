@@ -252,7 +252,7 @@ def test_training_starts_from_a_pushed_policy(pole: Path, hub: Hub) -> None:
     assert main(["push", "pole", ADDRESS, "--private"]) == 0
     tiny = ("environment.id=CartPole-v1", "model.hidden_size=16", "run.agent_steps=3000", "system.agents=1")
     options = [part for one in (*tiny, "evaluation.minutes=0", "run.name=new") for part in ("--set", one)]
-    trained = run("train", "--init", ADDRESS, *options, cwd=Path())
+    trained = run("train", "--init", ADDRESS, *options, cwd=Path.cwd())
     assert trained.returncode == 0, trained.stdout + trained.stderr
     assert "Starting from the weights of" in trained.stdout
     assert hub.repos[NAME].branches["main"] in read([Path("logs/new/config.cfg")]).run.init, "of which commit"
