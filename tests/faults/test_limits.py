@@ -27,7 +27,8 @@ def test_low_limit_is_named_and_leaves_nothing(tmp_path: Path, limit: dict[str, 
     ended = run(*TRAIN, cwd=tmp_path, limits=limit)
     assert ended.returncode in (1, 2), ended.stdout
     lines = ended.stderr.splitlines()
-    assert lines and all(words in line for line in lines), "a line from each process that meets it, and nothing else"
+    assert lines
+    assert all(words in line for line in lines), "a line from each process that meets it, and nothing else"
     assert not list(tmp_path.rglob("run.*"))
 
 
