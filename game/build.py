@@ -1,14 +1,13 @@
 """Builds the bundled game: `python game/build.py [-o FOLDER]`. Needs cc65, and stable-retro for the start states."""
 
-import argparse
 import hashlib
 import shutil
-import sys
 import tempfile
 from pathlib import Path
 
 import cartridge
 import integration
+from building import output_folder
 
 from kartrl.kart.circuits.ground import compile_circuit
 
@@ -18,13 +17,7 @@ TARGET = HERE.parent / "kartrl" / "kart" / "games" / "KartRL-Snes"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Build the bundled game: ROM, descriptions and start states.")
-    parser.add_argument(
-        "-o", "--output", type=Path, default=TARGET, metavar="FOLDER", help="output folder (default: the package)"
-    )
-    output: Path = parser.parse_args().output
-    if shutil.which("ca65") is None or shutil.which("ld65") is None:
-        sys.exit("ca65 and ld65 are missing: install cc65 (apt-get install cc65, brew install cc65)")
+    output = output_folder("Build the bundled game: ROM, descriptions and start states.", TARGET)
     files = sorted(CIRCUITS.glob("*.toml"))
     names = [file.stem for file in files]
     rom, build_id = cartridge.build(HERE, [compile_circuit(file) for file in files])

@@ -3,13 +3,12 @@
 Writes the ROM, its hash and a start state of each course; data.json, scenario.json and metadata.json are by hand.
 """
 
-import argparse
 import gzip
-import shutil
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
+
+from building import output_folder
 
 from kartrl.files import write_whole
 from kartrl.retro.console import RetroConsole
@@ -150,13 +149,7 @@ def make_states(folder: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Build the game for the NES: ROM and start states.")
-    parser.add_argument(
-        "-o", "--output", type=Path, default=TARGET, metavar="FOLDER", help="output folder (default: the package)"
-    )
-    output: Path = parser.parse_args().output
-    if shutil.which("ca65") is None or shutil.which("ld65") is None:
-        sys.exit("ca65 and ld65 are missing: install cc65 (apt-get install cc65, brew install cc65)")
+    output = output_folder("Build the game for the NES: ROM and start states.", TARGET)
     output.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as work:
         rom = Path(work) / "rom.nes"

@@ -2,7 +2,6 @@
 
 import csv
 import functools
-import importlib.util
 import io
 import json
 import math
@@ -14,6 +13,7 @@ import pytest
 import torch
 from commands import run
 from documented_fields import check_fields, documented
+from needs import needs_kart
 from policies import CARTPOLE, KART, PONG, save_policy
 from rich.console import Console
 
@@ -30,9 +30,6 @@ from kartrl.errors import UserError
 from kartrl.learning import checkpoint
 from kartrl.models import make_network
 
-needs_kart = pytest.mark.skipif(
-    importlib.util.find_spec("stable_retro") is None, reason="no SNES emulator on this platform"
-)
 CPU = torch.device("cpu")
 
 

@@ -1,12 +1,12 @@
 """The files that commands write: their names, and that none replaces another."""
 
-import importlib.util
 from pathlib import Path
 
 import numpy as np
 import pytest
 from commands import ROOT
 from finished_runs import write_run
+from needs import needs_kart
 from players import CIRCUIT, begun, drive, some_driving
 from policies import CARTPOLE, KART, save_policy
 
@@ -18,9 +18,6 @@ from kartrl.kart import cartridge
 from kartrl.kart.selection import uses_by_name
 from kartrl.metrics.video import Mp4Writer
 
-needs_kart = pytest.mark.skipif(
-    importlib.util.find_spec("stable_retro") is None, reason="no SNES emulator on this platform"
-)
 OVAL = ROOT / "kartrl" / "kart" / "circuits" / "bundled" / "MarioCircuit.Act1.toml"
 SHORT = ("--set", "kart.no_progress_limit=0.2")
 

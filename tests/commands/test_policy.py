@@ -1,7 +1,6 @@
 """Which policy drives where none is named, and policies made to be given away."""
 
 import argparse
-import importlib.util
 import io
 import shlex
 import sys
@@ -11,6 +10,7 @@ import pytest
 import torch
 from commands import assert_clear, run
 from gymnasium.spaces import Discrete
+from needs import needs_kart
 from policies import CARTPOLE, KART, make_checkpoint, save_policy
 from rich.console import Console
 
@@ -32,9 +32,6 @@ from kartrl.learning.learner import make_learner
 from kartrl.models import make_network
 from kartrl.run.folders import find_checkpoint
 
-needs_kart = pytest.mark.skipif(
-    importlib.util.find_spec("stable_retro") is None, reason="no SNES emulator on this platform"
-)
 NO_OPTIONS = argparse.Namespace(
     checkpoint=None, alone=False, ghost=None, replay=None, opponents=0, game="bundled", state=None
 )

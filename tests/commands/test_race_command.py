@@ -1,6 +1,5 @@
 """`kartrl race`: policies, recorded drives and the scripted driver against each other; its films are decoded again."""
 
-import importlib.util
 import json
 import re
 from pathlib import Path
@@ -9,6 +8,7 @@ import av
 import numpy as np
 import pytest
 from documented_fields import check_fields, documented
+from needs import needs_kart
 from PIL import Image
 from players import B, begun, drive, some_driving
 from policies import CARTPOLE, KART, save_policy
@@ -23,9 +23,6 @@ from kartrl.kart.race.film import RaceFilm
 from kartrl.viewer.podium import COLOURS
 from kartrl.viewer.window import Canvas
 
-needs_kart = pytest.mark.skipif(
-    importlib.util.find_spec("stable_retro") is None, reason="no SNES emulator on this platform"
-)
 ACT1, ACT2 = "MarioCircuit.Act1", "MarioCircuit.Act2"
 SHORT = ["-l", ACT1, "--seconds", "3"]
 FILMED = ("environment.id=filmed:Filmed-v0", "model.hidden_size=16")

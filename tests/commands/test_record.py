@@ -8,6 +8,7 @@ import filmed
 import numpy as np
 import pytest
 from commands import run
+from needs import needs_kart
 from PIL import Image
 from policies import CARTPOLE, KART, PONG, save_policy
 
@@ -16,9 +17,6 @@ from kartrl.commands.shared import progress
 from kartrl.config import dump
 from kartrl.learning import checkpoint
 
-needs_kart = pytest.mark.skipif(
-    importlib.util.find_spec("stable_retro") is None, reason="no SNES emulator on this platform"
-)
 needs_atari = pytest.mark.skipif(importlib.util.find_spec("ale_py") is None, reason="ale-py is not installed")
 
 

@@ -1,7 +1,6 @@
 """Many episodes on all cores: as driven one by one, whatever happens to the helping processes."""
 
 import functools
-import importlib.util
 import os
 import random
 
@@ -10,6 +9,7 @@ import numpy as np
 import psutil
 import pytest
 import torch
+from needs import needs_kart
 from policies import CARTPOLE, KART, save_policy
 
 from kartrl.config import Model
@@ -22,7 +22,6 @@ from kartrl.envs.observation_spec import plain
 from kartrl.envs.spec import ActionSpec
 from kartrl.models import make_network
 
-needs_kart = pytest.mark.skipif(importlib.util.find_spec("stable_retro") is None, reason="no SNES emulator here")
 CIRCUITS = ["MarioCircuit.Act1", "MarioCircuit.Act2", "MarioCircuit.Act3"]
 STARTS = [Start(circuit, seed) for circuit in CIRCUITS for seed in range(2)]
 

@@ -1,6 +1,5 @@
 """`kartrl export --onnx`: files that onnxruntime runs without kartrl."""
 
-import importlib.util
 import json
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import numpy as np
 import onnxruntime
 import pytest
 from commands import ROOT, assert_clear, run_example
+from needs import needs_kart
 from policies import CARTPOLE, save_policy
 
 import kartrl
@@ -16,9 +16,6 @@ from kartrl.commands.shared.policy import SHIPPED
 
 PACKED = ("environment.id=parts_zoo:Signals-v0", "model.core=lstm", "model.critic=separate")
 KINDS = ("environment.id=many_kinds:Kinds-v0", "model.core=gru", "model.normalise_observations=true")
-needs_kart = pytest.mark.skipif(
-    importlib.util.find_spec("stable_retro") is None, reason="no SNES emulator on this platform"
-)
 DTYPES = {"tensor(float)": "float32", "tensor(uint8)": "uint8", "tensor(int8)": "int8", "tensor(int64)": "int64"}
 
 

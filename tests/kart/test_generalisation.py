@@ -1,6 +1,5 @@
 """The generalisation benchmark: its splits, its statistics, and short complete runs in real processes."""
 
-import importlib.util
 import io
 import json
 import signal
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 from benchmarking import OVERRIDES, TINY, plan
 from commands import HELPERS, assert_clear, environment, run, steps, wait_for
+from needs import needs_kart
 from PIL import Image
 from rich.console import Console
 
@@ -23,10 +23,6 @@ from kartrl.kart.generalisation.splits import COUNTS, FOLDS, QUICK, SEEN, SPLITS
 from kartrl.kart.levels import CIRCUITS, KINDS, is_random, mistake, named, numbers_of
 from kartrl.kart.world import KartWorld
 from kartrl.learning import checkpoint
-
-needs_kart = pytest.mark.skipif(
-    importlib.util.find_spec("stable_retro") is None, reason="no SNES emulator on this platform"
-)
 
 
 def unseen(split):

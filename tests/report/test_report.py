@@ -2,9 +2,7 @@
 
 import base64
 import contextlib
-import importlib.util
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,31 +10,26 @@ import numpy as np
 import pytest
 from commands import wait_for
 from finished_runs import write_run
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from needs import needs_browser, needs_kart, open_browser
+from playwright.sync_api import Browser, Page, expect
 from policies import CARTPOLE, KART, save_policy
 
 from kartrl.cli import main
 from kartrl.metrics.event_writer import EventWriter
 from kartrl.metrics.video import gif, png
 
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 LONG = 60_000  # milliseconds, for a busy machine
 LARGEST = 10_000_000  # bytes
 HOSTILE = "<b onclick=f()>&\"'$\\frac$"
 
-pytestmark = pytest.mark.skipif(BROWSER is None, reason="needs a browser: install the package chromium")
-needs_kart = pytest.mark.skipif(
-    importlib.util.find_spec("stable_retro") is None, reason="no SNES emulator on this platform"
-)
+pytestmark = needs_browser
 expect.set_options(timeout=LONG)
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=BROWSER)
+    with open_browser() as opened:
         yield opened
-        opened.close()
 
 
 @pytest.fixture(autouse=True)

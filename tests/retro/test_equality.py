@@ -255,15 +255,20 @@ def test_game_boy_equals_stable_retro(make_both: MakeBoth, tmp_path: Path, steps
     rom[0x147], rom[0x149] = 9, 2  # memory in the cartridge, with a battery: 8 KiB
     rom[0x14D] = -sum(rom[0x134:0x14D]) - 25 & 255
     (folder / "rom.gb").write_bytes(rom)
+    add_start(folder)
+    env, _ = make_both(game_in(folder))
+    env, console = make_both(game_in(folder), random_integration(env, 6))
+    drive(env, console, "Start", steps, seed=6)
+    assert len({*bytes(console.opened().ram[:256])}) > 50
+
+
+def add_start(folder: Path) -> None:
+    """A start state, of the moment at which the console is switched on, for a game that is only a ROM so far."""
     (folder / "metadata.json").write_text('{"default_state": "Start"}')
     console = RetroConsole(game_in(folder))
     console.settle()
     (folder / "Start.state").write_bytes(gzip.compress(console.save()))
     console.close()
-    env, _ = make_both(game_in(folder))
-    env, console = make_both(game_in(folder), random_integration(env, 6))
-    drive(env, console, "Start", steps, seed=6)
-    assert len({*bytes(console.opened().ram[:256])}) > 50
 
 
 def tiny_rom(console: str) -> bytes:
@@ -299,11 +304,7 @@ def test_tiny_game_equals_stable_retro(make_both: MakeBoth, tmp_path: Path, name
     folder = tmp_path / f"Tiny-{name}-v0"
     folder.mkdir()
     (folder / f"rom.{systems()[name].endings[0]}").write_bytes(tiny_rom(name))
-    (folder / "metadata.json").write_text('{"default_state": "Start"}')
-    console = RetroConsole(game_in(folder))
-    console.settle()
-    (folder / "Start.state").write_bytes(gzip.compress(console.save()))
-    console.close()
+    add_start(folder)
     env, _ = make_both(game_in(folder))
     env, console = make_both(game_in(folder), random_integration(env, 7), fast=True)
     drive(env, console, "Start", 1000, seed=7)

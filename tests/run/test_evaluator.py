@@ -1,12 +1,10 @@
 """The evaluator in a real process on the kart, and TensorBoard's page in a real browser."""
 
 import functools
-import importlib.util
 import io
 import json
 import os
 import re
-import shutil
 import signal
 from multiprocessing import get_context
 from pathlib import Path
@@ -20,8 +18,8 @@ import pytest
 from commands import wait_for
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from needs import needs_browser, needs_kart, open_browser
 from PIL import Image
-from playwright.sync_api import sync_playwright
 from policies import CARTPOLE, KART, save_policy
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard_page import tensorboard
@@ -40,10 +38,6 @@ from kartrl.run.evaluation.turns import Turns, mixed
 from kartrl.run.logger import run as run_logger
 from kartrl.run.run_folder import RunFolder
 
-needs_kart = pytest.mark.skipif(
-    importlib.util.find_spec("stable_retro") is None, reason="no SNES emulator on this platform"
-)
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 OFTEN = ("evaluation.minutes=0.01", "evaluation.video_seconds=1")
 ALONE = "levels.random:3:asphalt=none"
 CIRCUITS = [f"{use}/MarioCircuit.Act{act}" for use, act in (("train", 1), ("train", 2), ("train", 3), ("test", 4))]
@@ -311,7 +305,7 @@ def test_env_opened_only_once_drives_episodes_in_sequence(tmp_path):
 
 @needs_kart
 @pytest.mark.timeout(600)
-@pytest.mark.skipif(BROWSER is None, reason="no Chromium to open the page in")
+@needs_browser
 def test_tensorboard_shows_curves_lines_and_videos(run_folder, tmp_path):
     records, sender = context().Pipe(duplex=False)
     logger = context().Process(
@@ -339,11 +333,9 @@ def test_tensorboard_shows_curves_lines_and_videos(run_folder, tmp_path):
 
         wait_for(lambda: all(map(known, wanted)), 100, "TensorBoard to read the logs")
         address = f"{shown.address}?tagFilter=losses|episodic_return|driven_lines|video#timeseries"
-        with sync_playwright() as playwright:
-            browser = playwright.chromium.launch(executable_path=BROWSER)
+        with open_browser() as browser:
             page = browser.new_page(viewport={"width": 1400, "height": 4000})
             page.goto(address)
             for tag in tags:
                 page.get_by_text(tag, exact=True).first.wait_for(timeout=100_000)
             page.locator(f"img[src*='{image}']").nth(3).wait_for(timeout=100_000)
-            browser.close()

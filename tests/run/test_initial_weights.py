@@ -1,11 +1,11 @@
 """Which weights a new run may begin with."""
 
-import importlib.util
 import shlex
 
 import pytest
 from commands import assert_clear, run
 from gymnasium.spaces import Discrete
+from needs import needs_kart
 from policies import make_checkpoint
 
 from kartrl.commands.shared.policy import SHIPPED
@@ -18,10 +18,6 @@ from kartrl.learning import checkpoint
 from kartrl.learning.counters import Counters
 from kartrl.run.initial_weights import anew, load_initial
 from kartrl.sizing.inspection import inspect_env
-
-needs_kart = pytest.mark.skipif(
-    importlib.util.find_spec("stable_retro") is None, reason="no SNES emulator on this platform"
-)
 
 PARTS = ObservationSpec.packed([ObservationPart("speed", (2,)), ObservationPart("camera", (40, 40, 3))])
 SPEC = EnvSpec("cart", plain(4), ActionSpec.of(Discrete(2)), 0.0)

@@ -1,6 +1,5 @@
 """Where runs are, and which of them are the user's own."""
 
-import importlib.util
 import shlex
 import shutil
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 import pytest
 from commands import ROOT, assert_clear
 from finished_runs import write_run
+from needs import needs_kart
 from policies import CARTPOLE, KART, save_policy
 
 from kartrl.cli import main
@@ -17,9 +17,6 @@ from kartrl.launch import known, named
 from kartrl.learning import checkpoint
 from kartrl.run.folders import find, find_checkpoint, find_newest, find_run
 
-needs_kart = pytest.mark.skipif(
-    importlib.util.find_spec("stable_retro") is None, reason="no SNES emulator on this platform"
-)
 STATE = ROOT / "kartrl" / "kart" / "games" / "KartRL-Snes" / "MarioCircuit.Act2.state"
 OWN = [*KART, "kart.no_progress_limit=0.2", "levels.*=none"]
 

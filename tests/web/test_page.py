@@ -1,7 +1,6 @@
 """`kartrl watch --web`, by what its page shows in Chromium."""
 
 import contextlib
-import importlib.util
 import re
 import shutil
 import signal
@@ -13,7 +12,8 @@ from typing import Any
 import psutil
 import pytest
 from commands import run, sockets, start, wait_for
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from needs import needs_browser, needs_kart, open_browser
+from playwright.sync_api import Browser, Page, expect
 from policies import CARTPOLE, KART, save_policy
 from websockets.sync.client import connect
 
@@ -21,7 +21,6 @@ from kartrl.config import dump
 from kartrl.learning import checkpoint
 from kartrl.run.run_folder import RunFolder
 
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 ADDRESS = re.compile(r"http://\S+/")
 LONG = 60_000  # milliseconds, for a busy machine
 VELOCITY = 1  # of CartPole's cart, among its observation's numbers
@@ -66,19 +65,14 @@ LINES = """async () => {
   return [20, 40, 60, 80].map((y) => [...drawn.getContext("2d").getImageData(50, y, 1, 1).data.slice(0, 3)]);
 }"""
 
-pytestmark = pytest.mark.skipif(BROWSER is None, reason="needs a browser: install the package chromium")
-needs_kart = pytest.mark.skipif(
-    importlib.util.find_spec("stable_retro") is None, reason="no SNES emulator on this platform"
-)
+pytestmark = needs_browser
 expect.set_options(timeout=LONG)
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=BROWSER)
+    with open_browser() as opened:
         yield opened
-        opened.close()
 
 
 @contextlib.contextmanager

@@ -98,7 +98,7 @@ def _usual_level(competitors: Sequence[Competitor], config: Config) -> list[str]
 def open_contest(
     names: Sequence[str | None], levels: Sequence[str], device: str, console: Console
 ) -> Iterator[tuple[Contest, list[dict[str, Any]]]]:
-    """Context manager: the races that the command line names, and what is told of each competitor as JSON.
+    """Context manager: the races that the command line names, and what is reported of each competitor as JSON.
 
     Raises:
         UserError: see `find_competitors`; a level is missing, or somebody cannot race there.

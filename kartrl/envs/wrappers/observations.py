@@ -169,7 +169,7 @@ class Packed(gymnasium.Wrapper[Any, Any, Any, Any]):
             row[image.place] = concatenated(frames).reshape(-1)
         for part, convert, place in self._vectors:
             value = part.of(observation)
-            with np.errstate(over="ignore"):  # it is told below
+            with np.errstate(over="ignore"):  # it is reported below
                 vector = convert(value)
             if not is_finite(vector):
                 raise NonFinite(f"{observation_fault(value)} (at {part.name})")
