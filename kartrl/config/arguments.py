@@ -69,8 +69,8 @@ def render(value: Any) -> str:
             return str(value).lower()
         case float() if not math.isfinite(value):
             raise ValueError(f"{value} has no literal")
-        case int() | float() | str():
-            return repr(value)
+        case int() | float() | str():  # or a subclass, such as NumPy's, whose form is another
+            return repr(next(kind(value) for kind in (int, float, str) if isinstance(value, kind)))
         case list():
             return f"[{', '.join(map(render, value))}]"
         case tuple():
@@ -80,3 +80,19 @@ def render(value: Any) -> str:
         case dict():
             return f"{{{', '.join(f'{render(key)}: {render(item)}' for key, item in value.items())}}}"
     raise TypeError(f"{type(value).__name__} has no literal")
+
+
+def text_of(key: str, value: Any) -> str:
+    """The text that gives a key, such as `environment.kwargs.size`, this value; a value that is text stays as it is.
+
+    Raises:
+        ValueError, TypeError: see `render`.
+    """
+    plain = value.tolist() if hasattr(value, "tolist") else value  # of NumPy's types
+    if isinstance(plain, str):
+        return plain
+    if key.startswith(f"environment.{PREFIX}."):
+        return render(plain)
+    if isinstance(plain, list | tuple):
+        return " ".join(map(str, plain))
+    return str(plain).lower() if plain is None or isinstance(plain, bool) else str(plain)

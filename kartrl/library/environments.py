@@ -7,10 +7,11 @@ import gymnasium
 
 from kartrl.config import Config
 from kartrl.envs.worlds import load_world
+from kartrl.library.configuration import as_names, checked_config
 
 
 def make_env(
-    config: Config, levels: Sequence[str] = (), *, training: bool = False, render: bool = False
+    config: Config, levels: str | Sequence[str] = (), *, training: bool = False, render: bool = False
 ) -> gymnasium.Env[Any, Any]:
     """Make the environment of a configuration, wrapped as for training.
 
@@ -18,16 +19,16 @@ def make_env(
     Actions are what `Policy.act` returns.
 
     Args:
-        levels: as on the command line, one of which each reset draws; if empty, the training levels.
+        levels: one or several, as on the command line, one of which each reset draws; if empty, the training levels.
         training: episodes begin as in training, such as anywhere on a circuit, and are not truncated for evaluation.
         render: `env.render()` returns frames, uint8 [H, W, 3].
 
     Raises:
         UserError: there is no such environment or level, or kartrl does not support it.
     """
-    world = load_world(config)
+    world = load_world(checked_config(config, "make_env"))
     if levels:
-        found = world.find_levels(levels)
+        found = world.find_levels(as_names(levels))
     else:
         world = load_world(world.prepare())
         found = world.levels("train")

@@ -50,7 +50,7 @@ class Policy:
         self.path, self.config, self.agent_steps = path, loaded.config, loaded.counters.agent_steps
         self.observation_shape, self.state_size = loaded.observation.shape, self._network.state_size
 
-    def make_env(self, levels: Sequence[str] = (), *, render: bool = False) -> Env:
+    def make_env(self, levels: str | Sequence[str] = (), *, render: bool = False) -> Env:
         """Make an environment as in an evaluation of this policy; see `kartrl.make_env`.
 
         Raises:
@@ -84,14 +84,18 @@ class Policy:
         Raises:
             UserError: an argument has another shape than this policy's, or is not a mask of its actions.
         """
-        given, single = np.asarray(observation), np.ndim(observation) == len(self.observation_shape)
+        try:
+            given, own = np.asarray(observation), None if state is None else np.asarray(state, np.float32)
+        except (TypeError, ValueError) as error:
+            raise UserError(f"{self.path}: acts on arrays: {error}") from error
+        single = given.ndim == len(self.observation_shape)
         batch = given[None] if single else given
         if batch.shape[1:] != self.observation_shape or not len(batch) or batch.dtype != self._dtype:
             raise UserError(
                 f"{self.path}: acts on observations {self._dtype} {list(self.observation_shape)}, or several of them, "
                 f"not {given.dtype} {list(given.shape)}; make_env of this policy has such observations"
             )
-        states = np.zeros((len(batch), self.state_size), np.float32) if state is None else np.asarray(state, np.float32)
+        states = np.zeros((len(batch), self.state_size), np.float32) if own is None else own
         states = states[None] if single and states.ndim == 1 else states
         if states.shape != (len(batch), self.state_size):
             raise UserError(
@@ -114,8 +118,8 @@ class Policy:
 
     def _restriction(self, given: Sequence[Any], number: int) -> np.ndarray:
         """The restriction that masks mean, float32 [B, P]."""
-        if len(given) != number:
-            raise UserError(f"{self.path}: {len(given)} masks for {number} observations")
+        if not isinstance(given, Sequence | np.ndarray) or len(given) != number:
+            raise UserError(f"{self.path}: {number} observations need a sequence of {number} masks")
         return np.stack([masks.restriction(self._env, mask) for mask in given])
 
     @cached_property

@@ -11,7 +11,7 @@ from rich.console import Console
 from kartrl.config import Config, dump
 from kartrl.envs.episode import Episode
 from kartrl.errors import UserError
-from kartrl.library.configuration import settings_of
+from kartrl.library.configuration import checked_config, settings_of
 from kartrl.library.policy import Policy, load_policy
 from kartrl.processes.child import is_ours
 from kartrl.processes.end_request import handlers_kept
@@ -75,12 +75,16 @@ def train(
         )
     if resume is not None and config is not None:
         raise UserError("train: resume continues a run with its own configuration: leave config out")
+    given = {"on_update": on_update, "on_episode": on_episode, "on_evaluation": on_evaluation}
+    for name, callback in given.items():
+        if callback is not None and not callable(callback):
+            raise UserError(f"train: {name} must be a function (got {str(callback)[:80]!r})")
     callbacks = Callbacks(on_update, on_episode, on_evaluation)
     console = Console(quiet=not progress)
     run = None if resume is None else str(resume)
     with handlers_kept(), _settings_kept():
         try:
-            base = "" if config is None else dump(config)
+            base = "" if config is None else dump(checked_config(config, "train"))
             ended = training.train([], settings_of(overrides), run, console, base=base, callbacks=callbacks)
         except SystemExit as error:
             if error.code == 130:

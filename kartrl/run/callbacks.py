@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import numpy as np
+
 from kartrl.envs.episode import Episode
 from kartrl.learning.counters import Counters
 from kartrl.metrics.records import Scalars
@@ -55,5 +57,6 @@ class Callbacks:
             self._heed("on_evaluation", self.on_evaluation(Evaluation(scalars.agent_steps, scalars.values)))
 
     def _heed(self, name: str, answer: bool | None) -> None:
-        if answer is False and not self.ended_by:
+        ends = isinstance(answer, bool | np.bool_) and not answer  # NumPy's comparisons return their own
+        if ends and not self.ended_by:
             self.ended_by = f"the callback {name}"

@@ -5,17 +5,21 @@ import json
 import subprocess
 import sys
 import warnings
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pdoc
 import pytest
 from commands import assert_clear, run_example
 from gymnasium.spaces import Discrete
+from needs import needs_kart
 from policies import CARTPOLE, save_policy
 
 import kartrl
 from kartrl.cli import main
+from kartrl.commands.shared.policy import SHIPPED
 from kartrl.envs.observation_spec import ObservationSpec
 
 MASKED = ("environment.id=kartrl/MaskedCartPole-v1", "model.hidden_size=16")
@@ -53,8 +57,66 @@ def test_a_configuration_takes_values_of_any_kind() -> None:
     config = kartrl.read_config(["cartpole"], values)
     assert (config.model.channels, config.run.reproducible, config.run.seed) == ((8, 16, 16), True, 3)
     assert config.environment.kwargs == {"a": "b"}
+    assert kartrl.read_config(overrides={"run.stop_return": None}).run.stop_return == "none"
+    assert kartrl.read_config("cartpole", {"model.channels": np.array([4, 8, 8])}).model.channels == (4, 8, 8)
     with pytest.raises(kartrl.UserError, match="nearest valid one is 'seed'"):
         kartrl.read_config(overrides={"run.sed": 3})
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [1, 2],
+        (3, "a"),
+        [],
+        {"x": [None, True]},
+        {1, 2},
+        None,
+        2.5,
+        np.float32(2.5),
+        np.array([1, 2]),
+        [np.float64(0.5)],
+    ],
+)
+def test_arguments_of_environments_keep_their_types(value: object) -> None:
+    given = kartrl.read_config(overrides={"environment.id": "CartPole-v1", "environment.kwargs.a": value})
+    wanted = value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+    assert repr(given.environment.kwargs["a"]) == repr(wanted).replace("np.float64(0.5)", "0.5")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: kartrl.read_config({"run.seed": 2}),  # type: ignore[arg-type]
+        lambda: kartrl.read_config("cartpole", ["run.seed=2"]),  # type: ignore[arg-type]
+        lambda: kartrl.read_config(overrides={"environment.kwargs.a": float("inf")}),
+        lambda: kartrl.read_config(overrides={"environment.kwargs.a": print}),
+        lambda: kartrl.make_env("CartPole-v1"),  # type: ignore[arg-type]
+        lambda: kartrl.make_env(kartrl.read_config("cartpole"), "Level1"),
+        lambda: kartrl.train("cartpole", progress=False),  # type: ignore[arg-type]
+        lambda: kartrl.train(progress=False, on_update=3),  # type: ignore[arg-type]
+        lambda: kartrl.train(progress=False, overrides=["run.seed=2"]),  # type: ignore[arg-type]
+        lambda: kartrl.load_policy(""),
+        lambda: kartrl.load_policy(SHIPPED, device="gpu"),
+        lambda: kartrl.evaluate(SHIPPED, episodes=2.5),  # type: ignore[arg-type]
+        lambda: kartrl.evaluate(SHIPPED, max_steps=0),
+    ],
+)
+def test_wrong_arguments_are_one_line(
+    call: Callable[[], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(kartrl.UserError) as refused:
+        call()
+    assert_clear(refused.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+@needs_kart
+def test_one_level_may_be_named_alone() -> None:
+    env = kartrl.make_env(kartrl.read_config(), "MarioCircuit.Act2")
+    assert env.reset(seed=1)[1]["circuit"] == "MarioCircuit.Act2"
+    env.close()
 
 
 @pytest.mark.parametrize("core", ["none", "lstm", "gru"])
@@ -95,9 +157,12 @@ def test_acting_with_masks_takes_legal_actions_alone(tmp_path: Path) -> None:
         (np.zeros(4, np.float64), None),
         (np.zeros((2, 4), np.float32), np.zeros(32, np.float32)),
         (np.zeros(4, np.float32), np.zeros(31, np.float32)),
+        (np.zeros(4, np.float32), "no numbers"),
+        ([[0.0], [0.0, 1.0]], None),
+        (None, None),
     ],
 )
-def test_acting_on_another_shape_is_one_line(tmp_path: Path, observation: np.ndarray, state: np.ndarray | None) -> None:
+def test_acting_on_another_shape_is_one_line(tmp_path: Path, observation: Any, state: Any) -> None:
     policy = kartrl.load_policy(save_policy(tmp_path, (*CARTPOLE, "model.core=lstm")))
     with pytest.raises(kartrl.UserError) as refused:
         policy.act(observation, state)

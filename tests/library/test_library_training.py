@@ -7,11 +7,14 @@ import sys
 from pathlib import Path
 
 import gymnasium
+import numpy as np
 import pytest
 from commands import HELPERS, assert_clear, run_example
 
 import kartrl
+from kartrl.envs.episode import Episode
 from kartrl.errors import UserError
+from kartrl.run.callbacks import Callbacks
 
 
 def make_nothing() -> None:
@@ -35,6 +38,13 @@ def test_callbacks_hear_of_each_update_and_end_runs(tmp_path: Path) -> None:
     assert told["interrupted"] == [], "no process is left"
     assert told["continued"]
     assert told["resumed"] == ["the callback on_episode", True], "in another thread"
+
+
+@pytest.mark.parametrize("answer", [None, True, 0, np.True_, False, np.False_])
+def test_a_callback_that_answers_false_ends_a_run(answer: object) -> None:
+    callbacks = Callbacks(on_episode=lambda _: answer)
+    callbacks.episode(Episode(1, 1.0, True))
+    assert bool(callbacks.ended_by) == (answer is False or answer is np.False_)
 
 
 def test_examples_train_and_bring_an_environment(tmp_path: Path) -> None:
