@@ -17,12 +17,13 @@ from optuna.distributions import IntDistribution as Integers
 
 from kartrl.config import Config, check_override, read
 from kartrl.config.algorithms import ALGORITHMS
+from kartrl.config.arguments import text_of
 from kartrl.config.schedule import Schedule
 from kartrl.config.section import kinds, whole_numbers
 from kartrl.errors import UserError
 from kartrl.files import read_text, user_path
 
-NUMBER = r"[-+]?(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?"
+NUMBER = r"[-+]?(?:\d[\d_]*(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?"
 RANGE = re.compile(rf"(?P<log>log:)?(?P<low>{NUMBER})(?:\.\.|(?(log):|\.\.))(?P<high>{NUMBER})", re.ASCII)
 COMMA = re.compile(r",(?![^(\[{]*[)\]}])")  # not within brackets
 FORMS = "LOW..HIGH, log:LOW:HIGH, or choices A,B,C"
@@ -43,7 +44,7 @@ class Parameter(NamedTuple):
 
     def override(self, value: Value) -> str:
         """The text for `--set`."""
-        return f"{self.key}={' '.join(word or _text(value) for word in self.words)}"
+        return f"{self.key}={' '.join(word or str(value) for word in self.words)}"
 
     def suggest(self, trial: optuna.Trial) -> Value:
         """The trial's value, which it samples if it has none yet."""
@@ -90,6 +91,8 @@ def read_space(items: Sequence[str], option: str, config: Config) -> Space:
             if parameter.key in found:
                 raise UserError(f"{option} {parameter.key}: is there twice")
             found[parameter.key] = parameter
+    if not found:
+        raise UserError(f"{option} {' '.join(items)}: has no key: expected KEY={FORMS}")
     if option == "--grid":
         if ranged := [key for key, one in found.items() if not isinstance(one.distribution, Choices)]:
             raise UserError(f"--grid {ranged[0]}: needs a list of values, {ranged[0]}=A,B,C; --search takes ranges")
@@ -177,16 +180,25 @@ def _leaves(tree: Mapping[str, Any], file: Path, prefix: str = "") -> Iterator[t
                 yield from _leaves(value, file, f"{prefix}{name}.")
             case str():
                 yield prefix + name, value
-            case list() if value and all(isinstance(one, str | bool | int | float) for one in value):
-                yield prefix + name, [_text(one) for one in value]
+            case list() if value:
+                yield prefix + name, [_choice(prefix + name, one, file) for one in value]
             case _:
                 raise UserError(f"{file}: {prefix}{name}: must be text, {FORMS}, or a list of choices")
+
+
+def _choice(key: str, value: Any, file: Path) -> str:
+    try:
+        return text_of(key, value)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{file}: {key}: {str(value)[:80]!r} cannot be a choice ({error})") from error
 
 
 def _parse(key: str, spec: str | Sequence[str], option: str, config: Config) -> Parameter:
     if key in OURS:
         raise UserError(f"{option} {key}: cannot be searched; tune gives it to each training (--seed, --steps, ...)")
-    words = spec.split() if isinstance(spec, str) else []
+    if key == "environment.id":
+        raise UserError(f"{option} {key}: scores of two environments cannot be compared; tune each one: --env ID")
+    words = re.sub(rf"(\d)\s*\.\.\s*({NUMBER})", r"\1..\2", spec).split() if isinstance(spec, str) else []
     ranges = [place for place, word in enumerate(words) if RANGE.fullmatch(word)]
     if len(ranges) == 1:
         return _parse_range(key, words, ranges[0], option, config)
@@ -205,7 +217,7 @@ def _parse(key: str, spec: str | Sequence[str], option: str, config: Config) -> 
 def _parse_range(key: str, words: Sequence[str], place: int, option: str, config: Config) -> Parameter:
     found = RANGE.fullmatch(words[place])
     assert found is not None
-    low, high, log = found["low"], found["high"], found["log"] is not None
+    low, high, log = (*(found[name].replace("_", "") for name in ("low", "high")), found["log"] is not None)
     template = (*words[:place], "", *words[place + 1 :])
     for bound in (low, high):
         check_override(f"{key}={' '.join(word or bound for word in template)}", option, config)
@@ -226,7 +238,3 @@ def _parse_range(key: str, words: Sequence[str], place: int, option: str, config
         first, last = int(whole_numbers(low)), int(whole_numbers(high))
         return Parameter(key, Integers(first, last, log), template)
     return Parameter(key, Numbers(lowest, highest, log), template)
-
-
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -15,6 +15,7 @@ from typing import Any
 
 import optuna
 import psutil
+import sqlalchemy.exc
 from filelock import FileLock
 from optuna.storages import JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
@@ -51,7 +52,7 @@ class Store:
         self._storage: optuna.storages.BaseStorage
         with self.failures():
             if self._journal is None:
-                self._storage = RDBStorage(self.place)
+                self._storage = _open_database(self.place)
                 return
             try:
                 if not place:
@@ -93,6 +94,19 @@ class Store:
         """The study of this name, made if there is none."""
         direction = optuna.study.StudyDirection.MINIMIZE if minimises else optuna.study.StudyDirection.MAXIMIZE
         return optuna.create_study(storage=self._storage, study_name=name, direction=direction, load_if_exists=True)
+
+
+def _open_database(url: str) -> RDBStorage:
+    """Open a database; of several processes that make its tables at the same time, all but the first fail at first."""
+    for pause in (0.5, 1.0, 2.0, 4.0):
+        try:
+            return RDBStorage(url)
+        except sqlalchemy.exc.DBAPIError as error:
+            made = isinstance(error, sqlalchemy.exc.IntegrityError) or "already exists" in str(error)
+            if not made and "locked" not in str(error):
+                raise
+        time.sleep(pause)
+    return RDBStorage(url)
 
 
 def lock_of(journal: Path) -> JournalFileOpenLock:

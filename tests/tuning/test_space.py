@@ -17,6 +17,7 @@ def test_ranges_and_choices_become_distributions():
             "optimizer.learning_rate=linear log:1e-4:1e-2 1e-5",
             "appo.entropy_cost=0..0.03",
             "model.hidden_size=log:16:1e3",
+            "evaluation.episodes=1 .. 1_000",
             "model.core=lstm, none",
             "model.channels=16 32 32,32 64 64",
             "environment.kwargs.size=(3, 4),(5, 6)",
@@ -29,6 +30,7 @@ def test_ranges_and_choices_become_distributions():
         FloatDistribution(1e-4, 1e-2, log=True),
         FloatDistribution(0, 0.03),
         IntDistribution(16, 1000, log=True),
+        IntDistribution(1, 1000),
         CategoricalDistribution(["lstm", "none"]),
         CategoricalDistribution(["16 32 32", "32 64 64"]),
         CategoricalDistribution(["(3, 4)", "(5, 6)"]),
@@ -40,9 +42,12 @@ def test_ranges_and_choices_become_distributions():
 
 def test_toml_file_gives_the_same_space_as_arguments(tmp_path):
     file = tmp_path / "space.toml"
-    model = '[model]\nlayer_norm = [true, false]\nhidden_size = "8..64"\n'
-    file.write_text(f'optimizer.learning_rate = "log:1e-4:1e-2"\n{model}')
-    given = ["optimizer.learning_rate=log:1e-4:1e-2", "model.layer_norm=true,false", "model.hidden_size=8..64"]
+    model = '[model]\nlayer_norm = [true, false]\nhidden_size = "8..64"\nchannels = [[8, 8, 8], "4 8 8"]\n'
+    arguments = 'environment.kwargs.size = [[3, 4], "(5, 6)"]\nenvironment.kwargs.wind = [{x = 1}, 2.5]\n'
+    file.write_text(f'optimizer.learning_rate = "log:1e-4:1e-2"\n{arguments}{model}')
+    given = ["optimizer.learning_rate=log:1e-4:1e-2"]
+    given += ["environment.kwargs.size=[3, 4],(5, 6)", "environment.kwargs.wind={'x': 1},2.5"]
+    given += ["model.layer_norm=true,false", "model.hidden_size=8..64", "model.channels=8 8 8,4 8 8"]
     assert read_space([str(file)], "--search", CARTPOLE) == read_space(given, "--search", CARTPOLE)
 
 
@@ -87,14 +92,19 @@ def test_defaults_are_found_where_the_space_has_them():
         ("model.core=lstm,lstm", "lstm is there twice"),
         ("model.layer_norm=0..1", "takes no range"),
         ("run.seed=1..3", "tune gives it to each training"),
+        ("environment.id=CartPole-v1,Acrobot-v1", "cannot be compared"),
         ("missing.toml", "or a TOML file (No such file"),
         ("broken.toml", "not valid TOML"),
         ("wrong.toml", "must be text"),
+        ("empty.toml", "has no key"),
+        ("endless.toml", "'inf' cannot be a choice"),
     ],
 )
 def test_search_refuses_what_no_trial_could_have(tmp_path, monkeypatch, item, said):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "broken.toml").write_text("model = [")
+    (tmp_path / "empty.toml").write_text("[model]")
+    (tmp_path / "endless.toml").write_text("environment.kwargs.size = [inf, 1]")
     (tmp_path / "wrong.toml").write_text("model.hidden_size = 3")
     with pytest.raises(UserError) as raised:
         read_space([item], "--search", CARTPOLE)

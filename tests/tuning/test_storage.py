@@ -4,6 +4,8 @@ import os
 import sqlite3
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 
 import optuna
 import psutil
@@ -63,6 +65,17 @@ def test_an_unusable_storage_is_one_line(tmp_path, monkeypatch, place):
     with pytest.raises(UserError, match="cannot use this storage") as raised:
         Store(tmp_path / "folder", place)
     assert_clear(raised.value)
+
+
+def test_a_new_database_may_be_opened_by_many_at_once(tmp_path):
+    place, ready = f"sqlite:///{tmp_path / 'study.db'}", Barrier(8)
+
+    def open_it(number):
+        ready.wait(60)
+        return Store(tmp_path / f"folder{number}", place).studies()
+
+    with ThreadPoolExecutor(8) as pool:
+        assert [*pool.map(open_it, range(8))] == [[]] * 8
 
 
 def test_trials_of_ended_processes_are_abandoned(study):
