@@ -104,16 +104,19 @@ def make_parser() -> Parser:
 
 def _complete(parser: Parser) -> None:
     """Print how the command line that a shell sends could go on, and exit; see `argcomplete`."""
+    from kartrl.commands.list import levels
     from kartrl.config import Run, presets, read
     from kartrl.config.ini import preset_ids
     from kartrl.run.places import runs_in
 
     argcomplete: Any = importlib.import_module("argcomplete")
     logs = Run().logs_folder
+    named_levels = lambda: [row["level"] for row in levels(read())]  # noqa: E731
     names = {
         "RUN": lambda: [folder.name for folder in runs_in(logs)],
         "FILE": presets,
-        "CIRCUIT": lambda: [*read().levels.uses],
+        "CIRCUIT": named_levels,
+        "FILE|NAME": named_levels,
         "ID": lambda: preset_ids().values(),
     }
     files = argcomplete.FilesCompleter()

@@ -3,7 +3,7 @@
 import argparse
 import contextlib
 import fnmatch
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -139,11 +139,23 @@ def _envs(_: Config) -> Iterator[Row]:
         yield {"environment": name, "steps": steps}
 
 
-def _levels(config: Config) -> Iterator[Row]:
-    """Those that come with the worlds, and how the configuration, of the other worlds the default one, uses them."""
-    for name in WORLDS:
+def levels(config: Config) -> Iterator[Row]:
+    """Those of kartrl's own worlds and games, and of the configuration's retro game, and how each is used.
+
+    The configuration says that of its own environment; for the others the default one does.
+    """
+    from kartrl.envs.worlds import load_world
+    from kartrl.retro.library import BUNDLED
+    from kartrl.retro.world import RetroWorld
+
+    own = [name for name in WORLDS if not name.endswith("/")] + [f"retro/{game.name}" for game in BUNDLED.iterdir()]
+    for name in dict.fromkeys([*own, config.environment.id]):
         of = config if config.environment.id == name else read(overrides=[f"environment.id={name}"])
-        for level, use in of.levels.uses.items():
+        uses: Mapping[str, str] = of.levels.uses
+        if isinstance(world := load_world(of), RetroWorld):
+            used = {world.name_level(state): use for state, use in world.named_uses().items()}
+            uses = dict.fromkeys(world.game.states(), "none") | used
+        for level, use in uses.items():
             yield {"level": level, "environment": name, "use": use}
 
 
@@ -191,7 +203,7 @@ KINDS: dict[str, Callable[[Config], Iterator[Row]]] = {
     "runs": _runs,
     "presets": _presets,
     "envs": _envs,
-    "levels": _levels,
+    "levels": levels,
     "policies": _policies,
     "retro": _retro,
 }

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from kartrl.config import arguments
 from kartrl.config.chosen import unchosen
 from kartrl.config.config import Config
-from kartrl.config.ini import dump, find_file, parse, read
+from kartrl.config.ini import dump, find_file, parse, read, refuse_other_worlds
 from kartrl.config.worlds import settings_of
 from kartrl.errors import UserError
 from kartrl.files import read_text
@@ -85,10 +85,13 @@ def explain(config: Config, name: str, files: Sequence[str], overrides: Sequence
         for one in (_defaults(config), config)
     )
     default["environment.id"] = Config().environment.id
+    if _may_be_set(config, *name.partition(".")[::2]):
+        values.setdefault(name, "not set")
     found = [key for key in values if name in (key, key.partition(".")[2])]
     if len(found) > 1:
         raise UserError(f"{name}: several sections have this key; choose from {', '.join(found)}")
     if not found:
+        refuse_other_worlds(name[:80], name.partition(".")[0], config)
         short = {key.partition(".")[2]: key for key in reversed(values)}
         near = difflib.get_close_matches(name[:80], [*values, *short], n=1, cutoff=0.0)[0]
         raise UserError(f"{name[:80]!r}: unknown key; the nearest valid one is {short.get(near, near)!r}")
@@ -101,6 +104,14 @@ def explain(config: Config, name: str, files: Sequence[str], overrides: Sequence
 def _defaults(config: Config) -> Config:
     """Those of the world of a configuration."""
     return read(overrides=[f"environment.id={config.environment.id}"])
+
+
+def _may_be_set(config: Config, section: str, key: str) -> bool:
+    """Whether it is a key of which there are any number: of a level, or an argument of the environment."""
+    syntax = settings_of(config.environment.id).levels
+    if section == "levels":
+        return syntax is not None and syntax.mistake(key) is None
+    return section == "environment" and arguments.is_argument(key) and arguments.mistake(key) is None
 
 
 def _about(config: Config, section: str, key: str) -> tuple[str, str]:

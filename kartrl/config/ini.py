@@ -208,8 +208,9 @@ def _merge(values: Values, new: Values, source: str, blank: Config) -> None:
     world = blank.environment.id
     syntax, sections = settings_of(world).levels, blank.sections
     for section, keys in new.items():
-        if section not in sections and (section != "levels" or syntax is None):
-            _refuse_section(source, section, blank)
+        refuse_other_worlds(source, section, blank)
+        if section not in sections and section != "levels":
+            _unknown(source, f"section [{_short(section)}]", section, list(sections))
         for key, value in keys.items():
             if section == "levels" and syntax is not None:
                 if (wrong := syntax.mistake(key)) is not None:
@@ -228,10 +229,15 @@ def _merge(values: Values, new: Values, source: str, blank: Config) -> None:
             _validate(only, source, only=(section, key))
 
 
-def _refuse_section(source: str, section: str, blank: Config) -> NoReturn:
-    if ids := [world for world, name, _ in sections_of_worlds() if name == section]:
+def refuse_other_worlds(source: str, section: str, blank: Config) -> None:
+    """Refuse a section that only other worlds than this configuration's have.
+
+    Raises:
+        UserError: it says which.
+    """
+    ours = section in blank.sections or (section == "levels" and settings_of(blank.environment.id).levels is not None)
+    if not ours and (ids := [world for world, name, _ in sections_of_worlds() if name == section]):
         raise UserError(f"{source}: [{section}] {_applies(ids, blank)}")
-    _unknown(source, f"section [{_short(section)}]", section, list(blank.sections))
 
 
 def _refuse_key(source: str, section: str, key: str, blank: Config) -> NoReturn:

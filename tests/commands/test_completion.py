@@ -34,6 +34,8 @@ printf '%s\\n' "${COMPREPLY[@]}"
         ("kartrl watch my-", ["my-run"]),
         ("kartrl race scripted my-", ["my-run"]),
         ("kartrl evaluate -l MarioCircuit.Act4", ["MarioCircuit.Act4"]),
+        ("kartrl evaluate -l Level16", ["Level16"]),
+        ("kartrl circuit draw -l MarioCircuit.Act4", ["MarioCircuit.Act4"]),
         ("kartrl list pre", ["presets"]),
     ],
 )

@@ -88,6 +88,8 @@ def test_json_holds_every_value_with_its_type(capsys):
         ("model.channels", "list: whole number, 1 or more, at most 65,536 each", "16 32 32"),
         ("optimizer.momentum", "number, 0 or more, less than 1", "0.0"),
         ("levels.MarioCircuit.Act4", "train or test or none", "test"),
+        ("levels.random:7", "train or test or none", "not set"),
+        ("environment.kwargs.size", "Python literal, or text", "not set"),
     ],
 )
 def test_key_is_explained_with_its_bounds(capsys, key, accepted, default):
@@ -121,6 +123,10 @@ def test_unknown_key_or_word_names_the_remedy(capsys):
     assert "'optimizer.learning_rate'" in refused(capsys, "explain", "learnig_rate")
     assert "'optimizer.learning_rate'" in refused(capsys, "explain", "optimizer.lr_rate")
     assert "appo.epochs, ppo.epochs" in refused(capsys, "explain", "epochs")
+    assert "'kart.opponents'" in refused(capsys, "explain", "kart.oponents")
+    assert "[retro] applies to retro/... only" in refused(capsys, "explain", "retro.actions")
+    assert "[kart] applies to kartrl/Kart-v0 only" in refused(capsys, "explain", "kart.opponents", "-c", "cartpole")
+    assert "[levels] applies to" in refused(capsys, "explain", "levels.x", "-c", "cartpole")
     assert "explain KEY" in refused(capsys, "explain")
     assert "explain KEY" in refused(capsys, "model")
     assert "no such run" in refused(capsys, "--diff", "nothing-of-this-name")

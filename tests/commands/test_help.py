@@ -14,7 +14,7 @@ from kartrl.commands.shared.arguments import policies_of
 def test_an_unknown_option_refers_to_the_help_of_its_command(capsys: pytest.CaptureFixture[str]) -> None:
     for typed, expected in (
         ("train --minuts 5", "kartrl train: unrecognized arguments: --minuts 5 (see kartrl train --help)"),
-        ("circuit check a.toml --x", "unrecognized arguments: --x (see kartrl circuit check --help)"),
+        ("circuit build a.toml --x", "unrecognized arguments: --x (see kartrl circuit build --help)"),
     ):
         with pytest.raises(SystemExit) as ended:
             make_parser().parse_args(typed.split())
@@ -81,6 +81,14 @@ def test_option_l_takes_file_with_comma_as_one(tmp_path: Path, monkeypatch: pyte
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a,b.state").touch()
     assert make_parser().parse_args(["play", "-l", "a,b.state", "-l", "c,d"]).state == ["a,b.state", "c", "d"]
+
+
+@pytest.mark.parametrize("action", ["check", "draw", "drive"])
+def test_circuits_are_named_by_place_or_by_option_l(action: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for given in (["A", "B", "C"], ["-l", "A,B", "C"], ["A", "-l", "B", "-l", "C"], ["-l", "A", "-l", "B,C"]):
+        assert make_parser().parse_args(["circuit", action, *given]).circuit == ["A", "B", "C"]
+    assert main(["circuit", action]) == 2
+    assert "no circuit given" in capsys.readouterr().err
 
 
 def test_option_s_is_the_scripts_alone(capsys: pytest.CaptureFixture[str]) -> None:

@@ -97,6 +97,10 @@ def test_levels_and_policies_are_listed(logs, capsys):
     assert listed(capsys, "levels", "MarioCircuit.Act4") == [
         {"level": "MarioCircuit.Act4", "environment": "kartrl/Kart-v0", "use": "test"}
     ]
+    for options, uses in (([], ["none", "none"]), (["-c", "rapids"], ["train", "test"])):
+        rows = listed(capsys, "levels", "Level1[23]", *options)
+        assert {row["environment"] for row in rows} == {"retro/Rapids-Nes-v0"}
+        assert [row["use"] for row in rows] == uses
     assert [row["policy"] for row in listed(capsys, "policies", "one")] == ["one"]
     assert len(listed(capsys, "policies", "*kart.pt")) == 1
 

@@ -2,10 +2,9 @@
 
 import argparse
 import importlib
-import os
 from pathlib import Path
 
-from kartrl.commands.shared.arguments import Command, Parser
+from kartrl.commands.shared.arguments import Command, Parser, several
 from kartrl.files import user_path
 from kartrl.kart.circuits import LAPS
 from kartrl.kart.levels import HIGHEST
@@ -29,8 +28,7 @@ def add_arguments(parser: Parser) -> None:
         "check mine.toml",
         "check MarioCircuit.Act3 --no-drive",
     )
-    named = f"{file}, or the name of a bundled circuit"
-    check.add_argument("circuit", nargs="+", type=os.path.expanduser, metavar="FILE|NAME", help=named)
+    _add_circuits(check, f"{file}, or the name of a bundled circuit")
     check.add_argument(
         "--no-drive", dest="drive", action="store_false", help="check the geometry only, without driving"
     )
@@ -54,13 +52,7 @@ def add_arguments(parser: Parser) -> None:
         "draw mine.toml --points",
         "draw RainbowRoad.Act1 -o rainbow.png",
     )
-    sheet.add_argument(
-        "circuit",
-        nargs="*",
-        type=os.path.expanduser,
-        metavar="FILE|NAME",
-        help=f"{any_of}; several are drawn on one sheet",
-    )
+    _add_circuits(sheet, f"{any_of}; several are drawn on one sheet")
     sheet.add_argument("--all", action="store_true", help="draw all bundled circuits on one sheet")
     sheet.add_argument(
         "--points", action="store_true", help="number the control points of a .toml, and mark the driving direction"
@@ -98,7 +90,7 @@ def add_arguments(parser: Parser) -> None:
         "drive RainbowRoad.Act1 --laps 1 -o rainbow.mp4",
         "drive MarioCircuit.Act1 VanillaLake.Act1 -o drives.gif",
     )
-    race.add_argument("circuit", nargs="+", type=os.path.expanduser, metavar="FILE|NAME", help=any_of)
+    _add_circuits(race, any_of)
     race.add_argument("--laps", type=_laps, default=LAPS, metavar="N", help=f"laps (default {LAPS})")
     race.add_argument(
         "-o",
@@ -114,6 +106,14 @@ def _add(actions: "argparse._SubParsersAction[Parser]", name: str, text: str, *e
     parser = actions.add_parser(name, help=text, description=text)
     parser.runs(_import_later(name), *(f"circuit {example}" for example in examples))
     return parser
+
+
+def _add_circuits(parser: Parser, text: str) -> None:
+    """Add the argument that names circuits, which may also be given as levels are in other commands."""
+    parser.add_argument("circuit", nargs="*", action="extend", metavar="FILE|NAME", help=text)
+    parser.add_argument(
+        "-l", "--level", dest="circuit", action="extend", type=several, metavar="CIRCUIT", help="the same as FILE|NAME"
+    )
 
 
 def _import_later(name: str) -> Command:

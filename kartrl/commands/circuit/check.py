@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rich.console import Console as Terminal
 
-from kartrl.commands.circuit.named import GAME, has_emulator, in_seconds
+from kartrl.commands.circuit.named import GAME, circuits_of, has_emulator, in_seconds
 from kartrl.errors import UserError
 from kartrl.kart.circuits import LAPS
 from kartrl.kart.circuits.checks import find_faults
@@ -21,7 +21,7 @@ from kartrl.kart.console import KartConsole
 def run(options: argparse.Namespace) -> int:
     """Print the faults of circuits, or the lap times of the scripted driver; returns the exit status."""
     terminal, wrong = Terminal(), 0
-    files = {named: _described(named) for named in options.circuit}
+    files = {named: _described(named) for named in circuits_of(options)}
     for named, file in files.items():
         faults, praise = _examine(file, options.drive)
         for fault in faults:

@@ -4,7 +4,15 @@ import argparse
 import sys
 from pathlib import Path
 
-from kartrl.commands.circuit.named import GAME, check_exists, has_emulator, is_described, save_new, short_name
+from kartrl.commands.circuit.named import (
+    GAME,
+    check_exists,
+    circuits_of,
+    has_emulator,
+    is_described,
+    save_new,
+    short_name,
+)
 from kartrl.errors import UserError
 from kartrl.files import output_file
 from kartrl.kart.circuit_map import circuit_block
@@ -20,9 +28,7 @@ def run(options: argparse.Namespace) -> int:
     """Draw one circuit, or several on one sheet; returns the exit status."""
     if options.all and options.circuit:
         raise UserError("give circuits or --all, not both")
-    names = list(circuits(GAME)) if options.all else options.circuit
-    if not names:
-        raise UserError("no circuit given: pass a .toml, a .state or a name, or --all")
+    names = list(circuits(GAME)) if options.all else circuits_of(options)
     output = output_file(options.output, short_name(names[0]) if len(names) == 1 else "circuits", ".png")
     shots = [_take_shot(name, options.points) for name in names]
     image = draw.join_view(shots[0].ground, shots[0].view) if len(shots) == 1 else draw.sheet(shots)

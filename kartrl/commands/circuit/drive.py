@@ -11,7 +11,15 @@ from rich.console import Console as Terminal
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from kartrl.commands.circuit.named import check_exists, in_seconds, is_described, save_new, short_name, with_progress
+from kartrl.commands.circuit.named import (
+    check_exists,
+    circuits_of,
+    in_seconds,
+    is_described,
+    save_new,
+    short_name,
+    with_progress,
+)
 from kartrl.errors import UserError
 from kartrl.files import unused_file
 from kartrl.kart.circuits import LAPS, library
@@ -27,13 +35,14 @@ VIEW = slice(8, 108)  # screen rows between the black band and the map
 
 def run(options: argparse.Namespace) -> int:
     """Print the scripted driver's lap times, and record it; returns the exit status."""
-    for name in options.circuit:
+    names = circuits_of(options)
+    for name in names:
         check_exists(name)
     output: Path | None = options.output
     kind = "" if output is None or output.is_dir() else output.suffix.lower()
     if output is not None and kind == ".gif":
-        return _draw_drives(options.circuit, output)
-    if kind == ".mp4" and len(options.circuit) > 1:
+        return _draw_drives(names, output)
+    if kind == ".mp4" and len(names) > 1:
         raise UserError(f"-o {output}: one film per circuit; name a folder, or a .gif of them side by side")
     if kind != ".mp4" and mimetypes.guess_type(f"x{kind}")[0]:
         raise UserError(f"-o {output}: the file name must end in .mp4 or .gif; or name a folder")
@@ -41,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
     terminal = Terminal(stderr=True)
     with Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as progress:
-        for name in options.circuit:
+        for name in names:
             state = _state_of(name)
             short = short_name(name)
             task = progress.add_task(f"Driving {short}", total=options.laps)

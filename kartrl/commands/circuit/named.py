@@ -1,5 +1,7 @@
 """What the actions of `kartrl circuit` have in common: circuits as a user names them, and new files."""
 
+import argparse
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -13,6 +15,18 @@ from kartrl.kart.circuits.format import OWN, title_of
 from kartrl.kart.game_files import BUNDLED, GAMES, circuits, core_file
 
 GAME = GAMES / BUNDLED
+
+
+def circuits_of(options: argparse.Namespace) -> list[str]:
+    """The circuits that a command line names.
+
+    Raises:
+        UserError: it names none.
+    """
+    if not options.circuit:
+        every = ", or --all" * hasattr(options, "all")
+        raise UserError(f"no circuit given: pass a .toml, a .state or a name{every}")
+    return [os.path.expanduser(name) for name in options.circuit]
 
 
 def check_exists(circuit: str) -> None:

@@ -44,15 +44,15 @@ class Parser(argparse.ArgumentParser):
         self.show(*examples)
 
     def command_of(self, words: Sequence[str]) -> "Parser | None":
-        """The parser of the first command among these words, with its arguments added; None if there is none."""
-        name = next((word for word in words if word in self._commands.choices), None)
+        """The parser of the command, or action of one, among these words, with its arguments; None if there is none."""
+        name = next((word for word in words if self._commands is not None and word in self._commands.choices), None)
         if name is None:
             return None
         parser: Parser = self._commands.choices[name]
         if parser._on_use is not None:
             parser._on_use(parser)
             parser._on_use = None
-        return parser
+        return parser.command_of(words) or parser
 
     def arguments(self) -> list[argparse.Action]:
         """All arguments, for completion."""
