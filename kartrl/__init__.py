@@ -67,6 +67,9 @@ if not TYPE_CHECKING:  # to a type checker, a module with this function has ever
 
 gymnasium.register("kartrl/Kart-v0", entry_point="kartrl.kart.env:KartEnv")
 gymnasium.register("kartrl/Procgen-v0", entry_point="kartrl.procgen.world:ProcgenEnv")
+gymnasium.register(
+    "kartrl/CarRacing-v3", entry_point="kartrl.envs.games.car_racing:CarRacingEnv", reward_threshold=900.0
+)
 gymnasium.register("kartrl/Snake-v0", entry_point="kartrl.envs.games.snake:SnakeEnv")
 gymnasium.register(
     "kartrl/MaskedCartPole-v1",

@@ -2,7 +2,7 @@
 
 from kartrl.config.algorithms import A2C, Algorithm, Impala
 from kartrl.config.config import Config
-from kartrl.config.environment import Environment, View
+from kartrl.config.environment import Crop, Environment, View
 from kartrl.config.ini import check_override, check_own, dump, presets, read, settings
 from kartrl.config.levels import Levels
 from kartrl.config.sections import Evaluation, Model, Optimizer, Run, System
@@ -11,6 +11,7 @@ __all__ = [
     "A2C",
     "Algorithm",
     "Config",
+    "Crop",
     "Environment",
     "Evaluation",
     "Impala",

@@ -1,11 +1,12 @@
 """[environment]: which environment, and how it is seen."""
 
 import re
+from collections.abc import Container
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
-from kartrl.config.section import Actions, Bounds, Section, Words
+from kartrl.config.section import Actions, Bounds, Section, Words, split_words
 
 
 def _function(value: str) -> str:
@@ -15,6 +16,36 @@ def _function(value: str) -> str:
 
 
 Auto = Literal["auto"]
+LARGEST_IMAGE = 4096  # pixels of a side
+
+
+class Crop(NamedTuple):
+    """The part of an image that is observed; a width or height of 0, or one too large, ends at the image's edge."""
+
+    x: int = 0
+    y: int = 0
+    width: int = 0
+    height: int = 0
+
+    @property
+    def rows(self) -> slice:
+        """Rows of the image."""
+        return slice(self.y, self.y + self.height if self.height else None)
+
+    @property
+    def columns(self) -> slice:
+        """Columns of the image."""
+        return slice(self.x, self.x + self.width if self.width else None)
+
+
+def _crop(value: Any) -> Any:
+    try:
+        x, y, width, height = map(int, split_words(value))
+    except (TypeError, ValueError):
+        x = y = width = height = -1
+    if not all(0 <= side <= LARGEST_IMAGE for side in (x, y, width, height)):
+        raise ValueError(f"must be X Y WIDTH HEIGHT, four whole numbers from 0 to {LARGEST_IMAGE},")
+    return x, y, width, height
 
 
 class View(NamedTuple):
@@ -25,6 +56,12 @@ class View(NamedTuple):
     height: int
     width: int
     grayscale: bool
+    crop: Crop | Auto = Crop()
+
+    @property
+    def seen(self) -> Crop:
+        """The crop, all of the image if it is auto."""
+        return Crop() if self.crop == "auto" else self.crop
 
 
 class Environment(Section):
@@ -66,6 +103,11 @@ class Environment(Section):
         "auto",
         description="one grey channel instead of three colour channels; auto: kart, Atari and retro true, else false",
     )
+    crop: Annotated[tuple[int, int, int, int], BeforeValidator(_crop)] | Auto = Field(
+        "auto",
+        description="X Y WIDTH HEIGHT of the image that is observed, before it is scaled; 0 as width or height: to "
+        "the edge; auto: retro the scenario's, else all of it",
+    )
     noop_max: int = Field(
         30,
         ge=0,
@@ -97,11 +139,25 @@ class Environment(Section):
         "the last two are right and left; the network then treats images and mirror images alike "
         "(docs/algorithms.md); auto: the kart's, if the network's layers fit; none: no symmetry",
     )
+    mirror: Literal["left-right", "up-down"] = Field(
+        "left-right", description="what a mirrored image exchanges, if mirrored_actions says how actions are"
+    )
 
     def view(self, usual: View) -> View:
         """The keys of a `View`; where they are auto, the usual ones."""
         given = (getattr(self, key) for key in View._fields)
-        return View._make(own if mine == "auto" else mine for own, mine in zip(usual, given, strict=True))
+        view = View._make(own if mine == "auto" else mine for own, mine in zip(usual, given, strict=True))
+        return view if self.crop == "auto" else view._replace(crop=self.seen)
+
+    def seen_as(self, usual: View, kept: Container[str] = ()) -> "Environment":
+        """A copy with the usual keys of a `View` where they are auto, but for those `kept`, and the crop."""
+        view = self.view(usual)._asdict()
+        return self.model_copy(update={key: value for key, value in view.items() if key not in kept and key != "crop"})
+
+    @property
+    def seen(self) -> Crop:
+        """The part of images that is observed, without a scenario's."""
+        return Crop() if self.crop == "auto" else Crop(*self.crop)
 
     @property
     def frames(self) -> int:

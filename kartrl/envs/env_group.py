@@ -15,7 +15,7 @@ from kartrl.envs import masks
 from kartrl.envs.episode import STATISTICS, Episode
 from kartrl.envs.frames import joined_frames
 from kartrl.envs.seeds import SEEDS, seed_generators
-from kartrl.envs.wrappers.atari import NOOP, TERMINATED, UNLIMITED, USUAL, step_limit
+from kartrl.envs.wrappers.atari import NOOP, TERMINATED, UNLIMITED, USUAL, scaled, step_limit
 from kartrl.envs.wrappers.finite import NonFinite, fits, is_finite, reward_fault
 from kartrl.envs.wrappers.vectors import fault_of
 
@@ -148,13 +148,14 @@ class AtariGroup:
         from ale_py.vector_env import AtariVectorEnv
 
         view = section.view(USUAL)
+        height, width, self._crop = scaled(view, _screen(spec.kwargs["game"]))
         self.env = AtariVectorEnv(
             num_envs=size,
             num_threads=1,
             **{key: value for key, value in spec.kwargs.items() if key in self.PASSED},
             max_num_frames_per_episode=UNLIMITED,
-            img_height=view.height,
-            img_width=view.width,
+            img_height=height,
+            img_width=width,
             grayscale=view.grayscale,
             stack_num=view.frame_stack,
             frameskip=view.frame_skip,
@@ -210,8 +211,19 @@ class AtariGroup:
         return GroupStep(self._pictures(stack), seen, terminated, truncated, fine, episodes)
 
     def _pictures(self, stack: np.ndarray) -> np.ndarray:
-        """[G, frame_stack, H, W] or [G, frame_stack, H, W, 3] as [G, H, W, C], the newest frame last."""
+        """[G, frame_stack, H, W] or [G, frame_stack, H, W, 3] as [G, H, W, C] of the crop, the newest frame last."""
+        stack = stack[:, :, self._crop.rows, self._crop.columns]
         return joined_frames(stack[..., None] if stack.ndim == 4 else stack)
 
     def close(self) -> None:
         self.env.close()
+
+
+def _screen(game: str) -> tuple[int, int]:
+    """Rows and columns of a game's screen, which AtariVectorEnv does not tell."""
+    from ale_py import ALEInterface, roms
+
+    ale = ALEInterface()
+    ale.loadROM(str(roms.get_rom_path(game)))
+    rows, columns = ale.getScreenDims()
+    return rows, columns

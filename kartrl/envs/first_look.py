@@ -85,7 +85,8 @@ def _describe(world: World, env: Env) -> EnvSpec:
     action = ActionSpec.of(env.action_space)
     renders = "rgb_array" in (env.metadata.get("render_modes") or ())
     mirrored = _mirrored(world, action, observation)
-    return EnvSpec(title, observation, action, 0.0, mirrored, left_out(env), renders=renders)
+    upside_down = world.config.environment.mirror == "up-down"
+    return EnvSpec(title, observation, action, 0.0, mirrored, upside_down, left_out(env), renders=renders)
 
 
 def _mirrored(world: World, action: ActionSpec, observation: ObservationSpec) -> tuple[int, ...]:

@@ -17,9 +17,9 @@ from gymnasium import spaces, wrappers
 from gymnasium.envs.registration import EnvSpec as Registered
 from gymnasium.envs.registration import load_env_creator
 
-from kartrl.config import Environment, View
+from kartrl.config import Crop, Environment, View
 from kartrl.envs.named_modules import apply_wrapper, import_named, is_own, look_here
-from kartrl.envs.wrappers.atari import USUAL, Begin, FireAfterLife, step_limit
+from kartrl.envs.wrappers.atari import USUAL, Begin, FireAfterLife, scaled, step_limit
 from kartrl.envs.wrappers.checked import Checked
 from kartrl.envs.wrappers.observations import prepare_observations, stack_frames
 from kartrl.errors import UserError
@@ -47,7 +47,7 @@ def make_registered(section: Environment, render: bool) -> Env:
         env = apply_wrapper(game, section)
         if section.wrapper == "none":
             return stack_frames(env, view.frame_stack, zeros=True)  # as in AtariVectorEnv
-        return prepare_observations(env, section, USUAL)
+        return prepare_observations(env, section.model_copy(update={"crop": Crop()}), USUAL)
     except UserError as error:
         Checked(made).close()
         raise UserError(f"{section.id}: {error}") from error
@@ -177,13 +177,22 @@ def _nearest(wanted: str) -> list[str]:
 def _atari(env: Env, noop_max: int, view: View, limit: int) -> Env:
     rows, columns = env.unwrapped.ale.getScreenDims()  # type: ignore[attr-defined]
     screen = spaces.Box(0, 255, (rows, columns) if view.grayscale else (rows, columns, 3), np.uint8)
+    height, width, crop = scaled(view, (rows, columns))
     processed = wrappers.AtariPreprocessing(
         # of its observations only the shape is used
         wrappers.TransformObservation(Begin(env, noop_max), lambda memory: memory, screen),
         noop_max=0,
         frame_skip=view.frame_skip,
-        screen_size=(view.width, view.height),
+        screen_size=(width, height),
         grayscale_obs=view.grayscale,
         grayscale_newaxis=True,
     )
-    return FireAfterLife(wrappers.TimeLimit(processed, limit))  # Gymnasium would count frames
+    shape = (view.height, view.width, 1 if view.grayscale else 3)
+    seen = (
+        processed
+        if crop == Crop()
+        else wrappers.TransformObservation(
+            processed, lambda image: image[crop.rows, crop.columns], spaces.Box(0, 255, shape, np.uint8)
+        )
+    )
+    return FireAfterLife(wrappers.TimeLimit(seen, limit))  # Gymnasium would count frames

@@ -232,6 +232,7 @@ class EnvSpec(NamedTuple):
     action: ActionSpec
     step_seconds: float  # per step in one process
     mirrored: tuple[int, ...] = ()  # for each action, the one that does the same in a mirrored image; (): unknown
+    upside_down: bool = False  # the mirror exchanges up and down, not left and right
     left_out: tuple[str, ...] = ()  # names of the text parts of its observations, which networks do not read
     most_envs: int = 0  # that a process can have; 0: no limit is known
     limit: str = ""  # why it cannot have more

@@ -153,12 +153,11 @@ class World(WorldLevels, ABC):
 
         environment, algorithm = self.config.environment, self.config.algorithm
         if self.usual_view is not None:
-            environment = environment.model_copy(update=environment.view(self.usual_view)._asdict())
+            environment = environment.seen_as(self.usual_view)
         elif images := spec.observation.images:
             height, width, _ = images[0].shape
-            view = environment.view(View(1, 1, height, width, grayscale=False))._asdict()
-            kept = ("frame_skip", "height", "width") if len(images) > 1 else ("frame_skip",)  # each has its own size
-            environment = environment.model_copy(update=view | {key: getattr(environment, key) for key in kept})
+            kept = {"frame_skip", "height", "width"} if len(images) > 1 else {"frame_skip"}  # each has its own size
+            environment = environment.seen_as(View(1, 1, height, width, grayscale=False), kept)
         if algorithm.reward_transform == "auto":
             algorithm = algorithm.model_copy(update={"reward_transform": self.usual_rewards})
         return self.config.model_copy(update={"environment": environment, "algorithm": algorithm})

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kartrl.config import Config, View
     from kartrl.envs.env_group import EnvGroup
 
-IMAGE_KEYS = {"frame_stack", "height", "width", "grayscale", "mirrored_actions"}  # of [environment]
+IMAGE_KEYS = {"frame_stack", "height", "width", "grayscale", "crop", "mirrored_actions", "mirror"}  # of [environment]
 ATARI_KEYS = {"frame_skip", "noop_max", "life_loss_ends"}
 ATARI_OWN = {"kwargs.frameskip", "kwargs.obs_type"}  # which kartrl sets
 CONSOLE_FPS = 60  # of both SNES and Atari

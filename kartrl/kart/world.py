@@ -94,7 +94,7 @@ class KartWorld(RaceWorld):
 
     def has_effect(self, key: str, images: bool) -> bool:
         """See `World`: neither keyword arguments nor Atari's keys, and an observation has no parts."""
-        return not key.startswith("kwargs.") and key not in ("noop_max", "life_loss_ends", "observation_parts")
+        return not key.startswith("kwargs.") and key not in ("crop", "noop_max", "life_loss_ends", "observation_parts")
 
     def mirrored_actions(self) -> tuple[int, ...]:
         """See `World`: left for right; () if an action has no counterpart, or a wrapper may have changed them."""

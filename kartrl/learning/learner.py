@@ -201,7 +201,8 @@ class Learner:
             if not made[-1].finite:
                 return Update(made, None, self.algorithm.return_deviation)
         if self.network.normalises:  # after the steps, so that these use the statistics used for acting
-            self._normalising.observe(self.reducer.gather(observed(trajectory)))
+            seen = self.reducer.gather(observed(trajectory))
+            self._normalising.observe(seen if self._symmetry is None else self._symmetry.both(seen))
         update = Update(made, None if before is None else before.divergence(), self.algorithm.return_deviation)
         if self._kl_target:
             divergence = math.nan if update.policy_kl is None else update.policy_kl

@@ -15,7 +15,7 @@ Named = Iterator[tuple[str, Tensor]]  # names of parameters, and for each weight
 
 
 class MirrorSymmetry:
-    """Ties the weights of a network so that mirroring the observation, left to right, mirrors the policy.
+    """Ties the weights of a network so that mirroring the observation mirrors the policy.
 
     pi(a | x) = pi(mirrored[a] | mirrored x), and the values are the same, up to rounding: what is learned in left turns
     holds in right turns. This is a homomorphic network (van der Pol et al. 2020, arXiv:2006.16908) for a group of two
@@ -28,13 +28,15 @@ class MirrorSymmetry:
         network: with discrete actions.
         shape: of an image, [H, W, C].
         mirrored: for each action, the one that does in the mirror image what it does in the image.
+        axis: of an image, whose order the mirror reverses: 1 exchanges left and right, 0 up and down.
 
     Raises:
-        UserError: the network cannot be symmetric: a layer is odd, or its stride does not fit the width.
+        UserError: the network cannot be symmetric: a layer is odd, or its stride does not fit the image.
     """
 
-    def __init__(self, network: ActorCritic, shape: tuple[int, ...], mirrored: Sequence[int]) -> None:
-        partners = dict(_of_network(network, shape, torch.tensor(mirrored)))
+    def __init__(self, network: ActorCritic, shape: tuple[int, ...], mirrored: Sequence[int], axis: int = 1) -> None:
+        self._axis = axis
+        partners = dict(_Layers(shape, axis).of_network(network, torch.tensor(mirrored)))
         device = next(iter(network.parameters())).device
         self._partners = [partners[name].to(device) for name, _ in network.named_parameters()]
 
@@ -54,6 +56,10 @@ class MirrorSymmetry:
             for weights, partners in zip(flat, self._partners, strict=True)
         )
 
+    def both(self, images: Tensor) -> Tensor:
+        """Images [N, H, W, C] and their mirror images, [2 * N, H, W, C], whose statistics are symmetric."""
+        return torch.cat([images, images.flip(1 + self._axis)])
+
     @torch.no_grad()
     def average_gradients(self, parameters: Sequence[Tensor]) -> None:
         """Average the gradients of tied weights, in place."""
@@ -65,75 +71,98 @@ class MirrorSymmetry:
 
 def symmetry_of(network: ActorCritic, spec: EnvSpec) -> MirrorSymmetry | None:
     """The symmetry of a network for this environment; None if it names no mirrored actions."""
-    return MirrorSymmetry(network, spec.observation.shape, spec.mirrored) if spec.mirrored else None
+    shape, axis = spec.observation.shape, 0 if spec.upside_down else 1
+    return MirrorSymmetry(network, shape, spec.mirrored, axis) if spec.mirrored else None
 
 
-# In the functions below, a tensor describes how a mirror image permutes a layer: entry i is the index of the channel or
-# unit whose output for the image is that of i for the mirror image.
+class _Layers:
+    """How a mirror image permutes the layers of a network, whose parameters each method yields.
 
+    A tensor describes a layer: entry i is the index of the channel or unit whose output for the image is that of i for
+    the mirror image.
 
-def _of_network(network: Any, shape: tuple[int, ...], actions: Tensor) -> Named:
-    features = yield from _of_trunk("trunk", network.trunk, shape)
-    critic_features = (yield from _of_trunk("critic", network.critic, shape)) if network.separate else features
-    yield from _of_linear("policy", network.policy, features, actions)
-    yield from _of_linear("value", network.value, critic_features, actions if network.has_q else torch.arange(1))
+    Args:
+        shape: of an image, [H, W, C].
+        axis: of an image, whose order the mirror reverses.
+    """
 
+    def __init__(self, shape: tuple[int, ...], axis: int) -> None:
+        self._shape, self._axis = shape, axis
 
-def _of_trunk(name: str, trunk: Any, shape: tuple[int, ...]) -> Any:
-    encoder = trunk.encoder
-    if encoder.normalises:
-        raise UserError("model.normalise_observations: running means of pixels are not symmetric; set it to false")
-    if hasattr(encoder, "module") or hasattr(trunk.core, "module"):
-        raise UserError("model.encoder and model.core: how mirror images change your own layers is unknown")
-    image = _of_image if hasattr(encoder, "body") else _of_pixels
-    features = yield from image(f"{name}.encoder", encoder, shape)
-    for kind, gates in (("lstm", 4), ("gru", 3)):
-        if hasattr(trunk.core, kind):
-            features = yield from _of_core(f"{name}.core.{kind}", trunk.core.size, gates, features)
-    return features
+    def of_network(self, network: Any, actions: Tensor) -> Named:
+        features = yield from self._of_trunk("trunk", network.trunk)
+        critic_features = (yield from self._of_trunk("critic", network.critic)) if network.separate else features
+        yield from _of_linear("policy", network.policy, features, actions)
+        yield from _of_linear("value", network.value, critic_features, actions if network.has_q else torch.arange(1))
 
+    def _of_trunk(self, name: str, trunk: Any) -> Any:
+        encoder = trunk.encoder
+        if hasattr(encoder, "module") or hasattr(trunk.core, "module"):
+            raise UserError("model.encoder and model.core: how mirror images change your own layers is unknown")
+        image = self._of_image if hasattr(encoder, "body") else self._of_pixels
+        features = yield from image(f"{name}.encoder", encoder)
+        for kind, gates in (("lstm", 4), ("gru", 3)):
+            if hasattr(trunk.core, kind):
+                features = yield from _of_core(f"{name}.core.{kind}", trunk.core.size, gates, features)
+        return features
 
-def _of_image(name: str, encoder: Any, shape: tuple[int, ...]) -> Any:
-    _, width, colours = shape
-    channels = torch.arange(colours)
-    if hasattr(encoder.body, "convolutions"):
-        for index, layer in enumerate(encoder.body.convolutions):
-            channels, width = yield from _of_convolution(f"{name}.body.convolutions.{index}", layer, channels, width)
-            if encoder.body.pooled:
-                width = _narrowed(width, 2, 2, 0)
-    else:
-        for index, layer in enumerate(encoder.body.layers):
-            layer_name = f"{name}.body.layers.{index}"
-            if hasattr(layer, "convolutions"):
-                for inner, convolution in enumerate(layer.convolutions):
-                    yield from _of_convolution(f"{layer_name}.convolutions.{inner}", convolution, channels, width)
-            elif hasattr(layer, "weight"):
-                channels, width = yield from _of_convolution(layer_name, layer, channels, width)
-            else:
-                width = _narrowed(width, 3, 2, 1)
-    features = channels
-    if not encoder.average:
-        _, height, width = encoder.body.shape
-        features = _combined((len(channels), height, width), (channels, None, torch.arange(width).flip(0)))
-    if hasattr(encoder.linear, "linear"):
-        features = yield from _of_dense(f"{name}.linear", encoder.linear, features)
-    return features
+    def _of_image(self, name: str, encoder: Any) -> Any:
+        side = self._shape[self._axis]
+        channels = torch.arange(self._shape[2])
+        if hasattr(encoder.body, "convolutions"):
+            for index, layer in enumerate(encoder.body.convolutions):
+                layer_name = f"{name}.body.convolutions.{index}"
+                channels, side = yield from self._of_convolution(layer_name, layer, channels, side)
+                if encoder.body.pooled:
+                    side = self._narrowed(side, 2, 2, 0)
+        else:
+            for index, layer in enumerate(encoder.body.layers):
+                layer_name = f"{name}.body.layers.{index}"
+                if hasattr(layer, "convolutions"):
+                    for inner, convolution in enumerate(layer.convolutions):
+                        inner_name = f"{layer_name}.convolutions.{inner}"
+                        yield from self._of_convolution(inner_name, convolution, channels, side)
+                elif hasattr(layer, "weight"):
+                    channels, side = yield from self._of_convolution(layer_name, layer, channels, side)
+                else:
+                    side = self._narrowed(side, 3, 2, 1)
+        features = channels
+        if not encoder.average:
+            sides = encoder.body.shape[1:]
+            features = _combined((len(channels), *sides), (channels, *self._reversed(sides)))
+        if hasattr(encoder.linear, "linear"):
+            features = yield from _of_dense(f"{name}.linear", encoder.linear, features)
+        return features
 
+    def _of_pixels(self, name: str, encoder: Any) -> Any:
+        features = _combined(self._shape, self._reversed(self._shape[:2]))
+        for index, layer in enumerate(encoder.layers):
+            features = yield from _of_dense(f"{name}.layers.{index}", layer, features)
+        return features
 
-def _of_pixels(name: str, encoder: Any, shape: tuple[int, ...]) -> Any:
-    features = _combined(shape, (None, torch.arange(shape[1]).flip(0), None))
-    for index, layer in enumerate(encoder.layers):
-        features = yield from _of_dense(f"{name}.layers.{index}", layer, features)
-    return features
+    def _of_convolution(self, name: str, layer: Any, inputs: Tensor, side: int) -> Any:
+        """The layer's channels and the side of its output."""
+        shape = tuple(layer.weight.shape)
+        outputs = _swapped(shape[0])
+        yield f"{name}.weight", _combined(shape, (outputs, inputs, *self._reversed(shape[2:])))
+        yield f"{name}.bias", outputs
+        axis = self._axis
+        return outputs, self._narrowed(side, layer.kernel_size[axis], layer.stride[axis], layer.padding[axis])
 
+    def _reversed(self, sides: Sequence[int]) -> list[Tensor | None]:
+        """The order of an image's rows, and of its columns; None: the same."""
+        return [torch.arange(side).flip(0) if axis == self._axis else None for axis, side in enumerate(sides)]
 
-def _of_convolution(name: str, layer: Any, inputs: Tensor, width: int) -> Any:
-    """The layer's channels and the width of its output."""
-    shape = tuple(layer.weight.shape)
-    outputs = _swapped(shape[0])
-    yield f"{name}.weight", _combined(shape, (outputs, inputs, None, torch.arange(shape[3]).flip(0)))
-    yield f"{name}.bias", outputs
-    return outputs, _narrowed(width, layer.kernel_size[1], layer.stride[1], layer.padding[1])
+    def _narrowed(self, side: int, kernel: int, stride: int, padding: int) -> int:
+        """Side after a convolution or pooling, if it treats both ends alike."""
+        rest = (side + 2 * padding - kernel) % stride
+        if rest:
+            lines, key = (("rows", "height"), ("columns", "width"))[self._axis]
+            raise UserError(
+                f"[model] a layer of kernel {kernel} and stride {stride} leaves {rest} of {side} {lines} out; "
+                f"mirror images need another environment.{key}"
+            )
+        return (side + 2 * padding - kernel) // stride + 1
 
 
 def _of_dense(name: str, layer: Any, inputs: Tensor) -> Any:
@@ -163,17 +192,6 @@ def _swapped(size: int) -> Tensor:
     if size % 2:
         raise UserError(f"[model] a layer of {size}: mirror images need an even number of channels and units")
     return torch.arange(size).roll(size // 2)
-
-
-def _narrowed(width: int, kernel: int, stride: int, padding: int) -> int:
-    """Width after a convolution or pooling, if it treats both sides alike."""
-    rest = (width + 2 * padding - kernel) % stride
-    if rest:
-        raise UserError(
-            f"[model] a layer of kernel {kernel} and stride {stride} leaves {rest} of {width} columns out; "
-            "mirror images need another environment.width"
-        )
-    return (width + 2 * padding - kernel) // stride + 1
 
 
 def _combined(shape: tuple[int, ...], axes: Sequence[Tensor | None]) -> Tensor:

@@ -8,13 +8,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from kartrl.config import Crop
 from kartrl.console.console import Console
 from kartrl.console.isolated_emulator import IsolatedEmulator
 from kartrl.console.libretro import ALL, ROWS, Emulator, Image
 from kartrl.errors import UserError
 from kartrl.retro.buttons import Combinations
 from kartrl.retro.library import Game
-from kartrl.retro.scenario import NOTHING, Crop, Scenario, load_scenario
+from kartrl.retro.scenario import NOTHING, Scenario, load_scenario
 from kartrl.retro.scripted import ScriptedEmulator
 
 SHORTENED = ("genesis_plus_gx",)  # cores whose shortcuts change no game

@@ -21,7 +21,6 @@ from kartrl.retro.console import RetroConsole
 from kartrl.retro.levels import state_name
 from kartrl.retro.library import Game
 from kartrl.retro.own.mistakes import check_integration
-from kartrl.retro.scenario import Crop
 from kartrl.retro.settings import BUTTONS, COMBINATIONS, FILTERED, Retro, changes
 
 FPS = 60  # frames of all consoles per second of play, rounded
@@ -63,7 +62,7 @@ class RetroEnv(gymnasium.Env[Image, Any]):
         self.game, self._section, self._states, self._skip = game, section, tuple(states), view.frame_skip
         self.render_mode = render_mode
         self.metadata = {**self.metadata, "render_fps": FPS / self._skip}
-        self._picture, self._limit = Picture(view), section.time_limit * FPS
+        self._picture, self._limit, self._wanted = Picture(view), section.time_limit * FPS, view.crop
         self.observation_space = spaces.Box(0, 255, self._picture.shape, np.uint8)
         self.on_frame: Callable[[Image], None] | None = None
         """Called with what `render` gives after each frame."""
@@ -83,13 +82,13 @@ class RetroEnv(gymnasium.Env[Image, Any]):
 
     def _read_section(self, console: RetroConsole) -> None:
         section, values = self._section, console.info()
+        self._crop = console.scenario.crop() if self._wanted == "auto" else self._wanted
         self._changes = changes(section.reward)
         named = [("reward", each.name) for each in self._changes]
         for key, name in [*named, *(("life_variables", name) for name in section.life_variables)]:
             if name not in values:
                 near = f"; the nearest is {nearest(name, [*values])!r}" if values else ""
                 raise UserError(f"[retro] {key}: {self.game.name} has no variable {name!r} in its memory{near}")
-        self._crop = console.scenario.crop() if section.crop == "auto" else Crop(*section.crop)
         buttons, self._combinations = self.game.system.buttons, console.combinations
         if section.actions in (BUTTONS, FILTERED):
             self._bits = [1 << bit for bit, name in enumerate(buttons) if name is not None]
@@ -229,10 +228,10 @@ class RetroEnv(gymnasium.Env[Image, Any]):
         seen = console.cropped(self._crop, self._picture.gray)
         if not seen.size:
             height, width = console.screen().shape[:2]
-            scenario = f"{self._section.scenario}.json" if self._section.crop == "auto" else "[retro]"
+            scenario = f"{self._section.scenario}.json" if self._wanted == "auto" else "[environment]"
             raise UserError(
                 f"{self.game.name}: {scenario}: crop: {' '.join(map(str, self._crop))} is outside of the screen, which "
-                f"is {width} pixels wide and {height} high; set retro.crop, 0 0 0 0 for all of it"
+                f"is {width} pixels wide and {height} high; set environment.crop, 0 0 0 0 for all of it"
             )
         return self._picture.show(seen)
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from kartrl.config import Crop
 from kartrl.config.wording import nearest
 from kartrl.errors import UserError
 from kartrl.files import read_text
@@ -83,25 +84,6 @@ class Condition(NamedTuple):
         return any(each.of(values, before) > 0 for each in self.measures) or any(
             each.holds(values, before) for each in self.conditions
         )
-
-
-class Crop(NamedTuple):
-    """The part of the screen that is observed; a width or height of 0, or one too large, ends at the screen's edge."""
-
-    x: int = 0
-    y: int = 0
-    width: int = 0
-    height: int = 0
-
-    @property
-    def rows(self) -> slice:
-        """Rows of the screen."""
-        return slice(self.y, self.y + self.height if self.height else None)
-
-    @property
-    def columns(self) -> slice:
-        """Columns of the screen."""
-        return slice(self.x, self.x + self.width if self.width else None)
 
 
 class Scenario(NamedTuple):

@@ -1,17 +1,16 @@
 """What retro games bring to the configuration: [retro], and start states as levels. Loads no emulator."""
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
-from pydantic import BeforeValidator, Field, field_validator
+from pydantic import Field, field_validator
 
-from kartrl.config.section import DAY, Section, Words, split_words
+from kartrl.config.section import DAY, Section, Words
 from kartrl.config.worlds import WorldSections, WorldSettings
 from kartrl.retro.levels import StateSyntax
 
 if TYPE_CHECKING:
     from kartrl.config import Config
 
-Side = Annotated[int, Field(ge=0, le=4096)]
 # values of `Retro.actions` that list no actions
 COMBINATIONS, BUTTONS, FILTERED = ("combinations",), ("buttons",), ("filtered",)
 HIGHEST = "max"
@@ -95,9 +94,6 @@ class Retro(Section):
         (), description="variables in memory, such as lives, of which a decrease ends the episode as well"
     )
     time_limit: float = Field(300, gt=0, le=DAY, description="truncate an episode after this many seconds of play")
-    crop: Literal["auto"] | Annotated[tuple[Side, Side, Side, Side], BeforeValidator(split_words)] = Field(
-        "auto", description="X Y WIDTH HEIGHT of the screen that is observed, 0 0 0 0 for all; auto: the scenario's"
-    )
 
     @field_validator("reward")
     @classmethod

@@ -23,7 +23,6 @@ class RetroWorld(World):
     """`retro/NAME`, a game that stable-retro knows, or `retro/FOLDER`, one's own; `World` documents the methods."""
 
     level_word: ClassVar = "state"
-    seen_keys: ClassVar = frozenset({"retro.crop"})
     action_keys: ClassVar = ("retro.actions", "retro.players")
 
     @property
@@ -45,7 +44,7 @@ class RetroWorld(World):
         section = self.config.environment
         states = tuple(levels) or self.levels("train")
         made = RetroEnv(
-            self.game, section_of(self.config), section.view(USUAL), states, "rgb_array" if render else None
+            self.game, section_of(self.config), section.view(self.usual_view), states, "rgb_array" if render else None
         )
         return apply_wrapper(made, section)
 
@@ -66,7 +65,7 @@ class RetroWorld(World):
     @property
     def usual_view(self) -> View:
         """See `World`: Atari's."""
-        return USUAL
+        return USUAL._replace(crop="auto")
 
     @property
     def usual_rewards(self) -> str:

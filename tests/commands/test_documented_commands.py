@@ -67,7 +67,7 @@ ABSENT = {
 }
 PACKAGES = {  # the same if a package is not installed
     r".*(pong|Boxing|ALE/|breakout|replay_atari)": "ale_py",
-    r".*(lunarlander|bipedalwalker)": "Box2D",
+    r".*(lunarlander|bipedalwalker|car_racing)": "Box2D",
     r".*hopper": "mujoco",
     r".*(coinrun|starpilot|unseen)": "envpool",
     r".*minigrid": "minigrid",

@@ -158,6 +158,7 @@ def test_messages_have_no_words_of_a_library(name):
         ("levels.MarioCircuit.Act9=train", "MarioCircuit.Act4"),
         ("levels.MarioCircuit.Act4=exam", "'train', 'test' or 'none'"),
         ("kart.crop_top=200", "crop_top must be less than crop_bottom"),
+        ("environment.crop=1 2 3", "must be X Y WIDTH HEIGHT, four whole numbers from 0 to 4096"),
         ("model.channels=1 2", "same length"),
         ("run.name=a/b", "[run] name"),
         ("run.name=..", "[run] name"),

@@ -74,7 +74,19 @@ def test_frames_are_counted_where_a_step_holds_several(env, frames):
     assert load_world(config).frames_per_step == frames
 
 
-@pytest.mark.parametrize("view", [("frame_stack=4", "height=84", "width=84"), (), ("grayscale=false", "frame_stack=2")])
+CROP = "crop=0 34 160 160"
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        ("frame_stack=4", "height=84", "width=84"),
+        (),
+        ("grayscale=false", "frame_stack=2"),
+        (CROP, "height=80", "width=80"),
+        (CROP, "height=80", "width=40", "grayscale=false"),
+    ],
+)
 def test_atari_together_is_atari_alone(view):
     """Every picture and reward of one whole game."""
     config = read(overrides=[*PONG, *(f"environment.{item}" for item in view)])
@@ -98,6 +110,33 @@ def test_atari_together_is_atari_alone(view):
     assert not first.terminated[0]
     np.testing.assert_array_equal(first.observation[0], single.reset()[0])
     group.close()
+
+
+@pytest.mark.parametrize(("crop", "begin"), [("0 34 160 160", 17), ("0 50 0 160", 25)])
+def test_a_crop_of_atari_is_that_part_of_the_picture(crop, begin):
+    whole = make_group(read(overrides=[*PONG, "environment.height=105", "environment.width=80"]), 1)
+    part = make_group(
+        read(overrides=[*PONG, *(f"environment.{key}" for key in (f"crop={crop}", "height=80", "width=80"))]), 1
+    )
+    pictures = whole.reset(seed=3), part.reset(seed=3)
+    for action in (0, 2, 3, 3):
+        np.testing.assert_array_equal(pictures[0][:, begin : begin + 80], pictures[1])
+        pictures = tuple(group.step(np.array([action])).observation for group in (whole, part))
+    whole.close(), part.close()
+
+
+@pytest.mark.parametrize(
+    ("crop", "message"),
+    [
+        ("0 34 160 160", "environment.height = 84 does not scale 160 pixels .* the nearest that does is 80"),
+        ("0 300 0 0", "environment.crop: 0 300 0 0 is outside of the screen, 160 x 210"),
+    ],
+)
+def test_a_crop_that_does_not_fit_atari_is_an_error(crop, message):
+    config = read(overrides=[*PONG, f"environment.crop={crop}", "environment.height=84", "environment.width=80"])
+    for make in (make_env, lambda config: make_group(config, 1)):
+        with pytest.raises(UserError, match=message):
+            make(config)
 
 
 def atari(game, *overrides):

@@ -142,6 +142,34 @@ def test_any_picture_becomes_height_width_channels(shape: tuple[int, ...], gray:
     assert np.unique(observation[..., channels:]) == 20
 
 
+class Ramp(Colours):
+    """Images whose pixels differ, of 20 rows of 30 pixels, channels first or last."""
+
+    def reset(self, **options: object) -> tuple[np.ndarray, dict]:
+        shape = self.observation_space.shape or ()
+        return np.arange(np.prod(shape)).reshape(shape).astype(np.uint8), {}
+
+
+@pytest.mark.parametrize(("shape", "first"), [((20, 30, 3), False), ((3, 20, 30), True), ((20, 30), False)])
+def test_crop_is_the_part_of_the_image_that_is_seen(shape: tuple[int, ...], first: bool) -> None:
+    name = f"kartrl_test/Ramp{len(shape)}{shape[-1]}-v0"
+    gymnasium.register(name, lambda **_: Ramp(shape))
+    whole = Ramp(shape).reset()[0]
+    whole = np.moveaxis(whole, 0, 2) if first else whole.reshape(20, 30, -1)
+    seen = [
+        "environment.crop=4 5 20 10",
+        "environment.height=10",
+        "environment.width=20",
+        "environment.grayscale=false",
+    ]
+    env = make_registered(config(f"environment.id={name}", *seen).environment, render=False)
+    np.testing.assert_array_equal(env.reset(seed=1)[0], whole[5:15, 4:24])
+    own_size = make_registered(config(f"environment.id={name}", "environment.crop=4 5 0 0").environment, render=False)
+    assert (own_size.observation_space.shape or ())[:2] == (45, 78), "the sides of what is seen, times 3"
+    with pytest.raises(UserError, match="crop: 30 0 0 0 is outside of the image, which is 30 pixels wide and 20 high"):
+        make_registered(config(f"environment.id={name}", "environment.crop=30 0 0 0").environment, render=False)
+
+
 @pytest.mark.parametrize(
     ("name", "words"),
     [

@@ -8,6 +8,7 @@ from gymnasium.utils.env_checker import check_env
 import kartrl.envs  # noqa: F401  # registers them
 from kartrl.config import read
 from kartrl.envs import make_env
+from kartrl.sizing.inspection import inspect_env
 
 UP, RIGHT, DOWN, LEFT = range(4)
 WHITE, RED, GREEN = (255, 255, 255), (255, 60, 60), 1
@@ -122,3 +123,37 @@ def test_masked_cartpole_is_cartpole_without_velocities():
         np.testing.assert_array_equal(mine[0], its[0][[0, 2]])
         assert mine[1:4] == its[1:4]
     assert masked.spec.max_episode_steps == whole.spec.max_episode_steps
+
+
+def test_car_racing_is_gymnasiums_with_actions_held():
+    pytest.importorskip("Box2D")
+    from kartrl.envs.games.car_racing import ACTIONS
+
+    ours, theirs = gymnasium.make("kartrl/CarRacing-v3"), gymnasium.make("CarRacing-v3")
+    np.testing.assert_array_equal(ours.reset(seed=5)[0], theirs.reset(seed=5)[0])
+    random = np.random.default_rng(1)
+    ended = cut = False
+    while not (ended or cut):
+        action = int(random.integers(len(ACTIONS)))
+        picture, reward, terminated, truncated, _ = ours.step(action)
+        total = 0.0
+        for _ in range(4):
+            other, value, ended, cut, _ = theirs.step([*ACTIONS.values()][action])
+            total += value
+            if ended or cut:
+                break
+        np.testing.assert_array_equal(picture, other)
+        assert (reward, terminated, truncated) == (pytest.approx(total), ended, cut)
+    ours.close()
+    theirs.close()
+
+
+def test_car_racing_mirrored_actions_steer_the_other_way():
+    pytest.importorskip("Box2D")
+    from kartrl.envs.games.car_racing import ACTIONS
+
+    mirrored = inspect_env(read(["car_racing"])).mirrored
+    values = [*ACTIONS.values()]
+    assert len(mirrored) == len(values)
+    for own, other in enumerate(mirrored):
+        np.testing.assert_array_equal(values[other], values[own] * [-1, 1, 1])

@@ -26,11 +26,11 @@ SHAPE = (10, 12, 2)
 WIDTHS = {"convolutional": 52, "a3c": 52, "nature": 52, "a3g": 56, "impala": 57, "mlp": 13}
 
 
-def tied_network(config: Config, shape: tuple[int, ...] = SHAPE) -> tuple[ActorCritic, MirrorSymmetry]:
+def tied_network(config: Config, shape: tuple[int, ...] = SHAPE, axis: int = 1) -> tuple[ActorCritic, MirrorSymmetry]:
     """A symmetric network with random biases."""
     torch.manual_seed(3)
     network = make_network(config.model, plain(*shape), ACTION, heads_of(config))
-    symmetry = MirrorSymmetry(network, shape, MIRRORED)
+    symmetry = MirrorSymmetry(network, shape, MIRRORED, axis)
     parameters = [*network.parameters()]
     assert not symmetry.holds(parameters)
     with torch.no_grad():
@@ -47,14 +47,14 @@ def swapped_state(state: Tensor, size: int) -> Tensor:
     return state.unflatten(1, (-1, 2, size // 2)).flip(2).flatten(1) if state.shape[1] else state
 
 
-def assert_symmetric(network: ActorCritic, shape: tuple[int, ...], size: int) -> None:
+def assert_symmetric(network: ActorCritic, shape: tuple[int, ...], size: int, axis: int = 1) -> None:
     """Compare the policy and the values of random unrolls with those of their mirror images."""
     observation = torch.randint(256, (4, 3, *shape), dtype=torch.uint8)
     first = torch.tensor([[False] * 3, [False] * 3, [False, True, False], [False] * 3])
     state = torch.randn_like(network.initial_state(3))
     with torch.no_grad():
         output, after = network(observation, first, state)
-        other, mirrored_after = network(observation.flip(3), first, swapped_state(state, size))
+        other, mirrored_after = network(observation.flip(2 + axis), first, swapped_state(state, size))
     assert output.policy.std() > 1e-3
     torch.testing.assert_close(other.policy[..., list(MIRRORED)], output.policy, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(other.value, output.value, rtol=1e-4, atol=1e-5)
@@ -75,9 +75,10 @@ def assert_symmetric(network: ActorCritic, shape: tuple[int, ...], size: int) ->
 )
 def test_tied_networks_mirror_the_policy_and_keep_the_value(overrides: list[str]) -> None:
     config = read(overrides=["model.hidden_size=16", "model.precision=fp32", *overrides])
-    shape = (54, WIDTHS[config.model.encoder], 3)
-    network, _ = tied_network(config, shape)
-    assert_symmetric(network, shape, 16)
+    side = WIDTHS[config.model.encoder]
+    for axis, shape in ((1, (54, side, 3)), (0, (side, 54, 3))):
+        network, _ = tied_network(config, shape, axis)
+        assert_symmetric(network, shape, 16, axis)
 
 
 def image_trajectory(config: Config, network: ActorCritic) -> Trajectory[Tensor]:
@@ -137,6 +138,17 @@ def test_weights_stay_tied_with_any_optimizer(optimizer: str) -> None:
     assert_symmetric(network, SHAPE, 8)
 
 
+@pytest.mark.parametrize("encoder", ["convolutional", "mlp"])
+def test_running_means_of_pixels_are_symmetric(encoder: str) -> None:
+    config = read(overrides=[*SMALL, "model.normalise_observations=true", f"model.encoder={encoder}"])
+    for axis in (0, 1):
+        network, symmetry = tied_network(config, axis=axis)
+        learner = make_learner(config, network, ACTION, symmetry=symmetry)
+        batch = image_trajectory(config, network)
+        assert learner.update(batch, int(batch.valid.sum()), 0.0, lambda stage: None).finite
+        assert_symmetric(network, SHAPE, 8, axis)
+
+
 def test_networks_without_symmetry_are_not_mirrored() -> None:
     config = read(overrides=list(SMALL))
     network, symmetry = tied_network(config)
@@ -152,7 +164,6 @@ def test_networks_without_symmetry_are_not_mirrored() -> None:
         (["model.hidden_size=7"], 12, "a layer of 7"),
         ([], 13, "kernel 4 and stride 2 leaves 1 of 13 columns out; mirror images need another environment.width"),
         (["model.encoder=impala"], 56, "kernel 3 and stride 2 leaves 1 of 56 columns out"),
-        (["model.normalise_observations=true"], 12, "model.normalise_observations"),
     ],
 )
 def test_networks_that_cannot_be_symmetric_are_refused(overrides: Sequence[str], width: int, said: str) -> None:

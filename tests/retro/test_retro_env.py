@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from kartrl.config import View
+from kartrl.config import Crop, View
 from kartrl.console.isolated_emulator import IsolatedEmulator
 from kartrl.console.libretro import PAD_BITS
 from kartrl.errors import UserError
@@ -23,7 +23,7 @@ from kartrl.retro.settings import Retro
 
 pytest.importorskip("stable_retro", reason="no emulators on this platform")
 
-VIEW = View(frame_skip=4, frame_stack=4, height=84, width=84, grayscale=True)
+VIEW = View(frame_skip=4, frame_stack=4, height=84, width=84, grayscale=True, crop="auto")
 STEADY = {"sticky": "none", "noop_max": 0}
 MakeEnv = Callable[..., RetroEnv]
 
@@ -257,8 +257,8 @@ def test_own_integration_is_checked(make_env: MakeEnv, changed: Any) -> None:
         ({"actions": ("none", "strat")}, r"\[retro\] actions: no such button: 'STRAT'; the nearest is 'START'"),
         ({"scenario": "contest"}, "has no scenario 'contest'; it has scenario"),
         (
-            {"crop": (400, 0, 0, 0)},
-            r"\[retro\]: crop: 400 0 0 0 is outside of the screen, which is 320 pixels wide and 224 high",
+            {"view": VIEW._replace(crop=Crop(400, 0, 0, 0))},
+            r"\[environment\]: crop: 400 0 0 0 is outside of the screen, which is 320 pixels wide and 224 high",
         ),
     ],
 )
@@ -268,8 +268,8 @@ def test_what_the_game_lacks_is_an_error(make_env: MakeEnv, settings: dict[str, 
 
 
 def test_crop_is_what_is_observed(make_env: MakeEnv) -> None:
-    view = VIEW._replace(frame_stack=1, grayscale=False, height=30, width=40)
-    env = make_env(view=view, crop=(200, 10, 40, 30))
+    view = VIEW._replace(frame_stack=1, grayscale=False, height=30, width=40, crop=Crop(200, 10, 40, 30))
+    env = make_env(view=view)
     observation, _ = env.reset(seed=0)
     screen = env.render()
     assert screen is not None

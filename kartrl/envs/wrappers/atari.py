@@ -7,12 +7,12 @@
 - In training, the loss of a life ends the episode for the learner, and the step after it only begins the next one.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import gymnasium
 
-from kartrl.config import View
+from kartrl.config import Crop, View
 from kartrl.envs.episode import STATISTICS
 from kartrl.errors import UserError
 
@@ -41,6 +41,41 @@ def step_limit(kwargs: Mapping[str, Any], frame_skip: int) -> int:
     if steps not in (None, -1) and (type(steps) is not int or steps < 1):
         raise UserError(f"max_episode_steps must be a whole number, 1 or more (got {steps!r})")
     return min(-(-(frames or UNLIMITED) // frame_skip), UNLIMITED if steps in (None, -1) else steps)
+
+
+def scaled(view: View, screen: Sequence[int]) -> tuple[int, int, Crop]:
+    """Height and width of the whole screen at the scale of the view, and what is observed of it.
+
+    ale-py scales whole screens, so all of it must be whole pixels.
+
+    Args:
+        screen: rows and columns, of 210 or 250 and 160.
+
+    Raises:
+        UserError: it is not, or nothing is observed.
+    """
+    crop = view.seen
+    if crop == Crop():
+        return view.height, view.width, Crop()
+    sides = []
+    for name, begin, side, seen, whole in (
+        ("height", crop.y, crop.height, view.height, screen[0]),
+        ("width", crop.x, crop.width, view.width, screen[1]),
+    ):
+        side = min(side or whole, whole - begin)
+        if side <= 0:
+            raise UserError(
+                f"environment.crop: {' '.join(map(str, crop))} is outside of the screen, {screen[1]} x {screen[0]}"
+            )
+        if (whole * seen) % side or (begin * seen) % side:
+            fitting = [other for other in range(1, side + 1) if not ((whole * other) % side or (begin * other) % side)]
+            raise UserError(
+                f"environment.{name} = {seen} does not scale {side} pixels of environment.crop and the whole screen of "
+                f"{whole} to whole pixels; the nearest that does is {min(fitting, key=lambda other: abs(other - seen))}"
+            )
+        sides.append((whole * seen // side, begin * seen // side))
+    (height, y), (width, x) = sides
+    return height, width, Crop(x, y, view.width, view.height)
 
 
 class Begin(gymnasium.Wrapper[Any, Any, Any, Any]):

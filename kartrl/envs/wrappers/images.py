@@ -1,7 +1,7 @@
 """Images of any kind as uint8 [height, width, C]."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeGuard
 
 import cv2
@@ -9,7 +9,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from kartrl.config import View
+from kartrl.config import Crop, View
 from kartrl.envs.frames import concatenated
 from kartrl.envs.spec import describe
 from kartrl.envs.wrappers.finite import NonFinite
@@ -36,12 +36,12 @@ def is_image(space: gymnasium.Space[Any]) -> TypeGuard[spaces.Box]:
     return bool((space.low == 0).all()) and any((space.high == high).all() for high in (1, 255))
 
 
-def own_view(space: spaces.Box, name: str = "") -> View:
+def own_view(space: spaces.Box, crop: Crop, name: str = "") -> View:
     """A view of images of any size, which both sides of the network's input have at least and at most."""
     if len(space.shape) > 3:
         raise UserError(f"its observations are {describe(space, name)}; kartrl takes images of two or three dimensions")
     first = len(space.shape) == 3 and _channel_axis(space, name) == 0
-    sides = space.shape[1:] if first else space.shape[:2]
+    sides = _cropped_sides(space.shape[1:] if first else space.shape[:2], crop, name)
     scale = LARGEST_SIDE / max(sides) if max(sides) > LARGEST_SIDE else math.ceil(SMALLEST_SIDE / min(sides))
     height, width = (min(max(round(side * scale), SMALLEST_SIDE), LARGEST_SIDE) for side in sides)
     return View(frame_skip=1, frame_stack=1, height=height, width=width, grayscale=False)
@@ -62,9 +62,11 @@ def image_converter(space: spaces.Box, view: View, name: str = "") -> tuple[Conv
     gray = view.grayscale and channels == 3
     size = (view.width, view.height)
     shape = (view.height, view.width, 1 if gray else channels)
+    crop = (slice(None),) * first + (view.seen.rows, view.seen.columns)
+    _cropped_sides(space.shape[1:] if first else space.shape[:2], view.seen, name)
 
     def convert(image: Any) -> np.ndarray:
-        image = to_bytes(image)
+        image = to_bytes(image)[crop]
         if channels > MOST_RESIZED:
             planes = image if first else np.moveaxis(image, 2, 0)
             return concatenated([_resized(plane, size) for plane in planes]).reshape(shape)
@@ -75,6 +77,22 @@ def image_converter(space: spaces.Box, view: View, name: str = "") -> tuple[Conv
         return _resized(image, size).reshape(shape)
 
     return convert, shape
+
+
+def _cropped_sides(sides: Sequence[int], crop: Crop, name: str) -> list[int]:
+    """Height and width of what is observed of an image.
+
+    Raises:
+        UserError: nothing is.
+    """
+    seen = [len(range(*part.indices(side))) for part, side in zip((crop.rows, crop.columns), sides, strict=True)]
+    if not all(seen):
+        at = f" (at {name})" * bool(name)
+        raise UserError(
+            f"environment.crop: {' '.join(map(str, crop))} is outside of the image{at}, which is {sides[1]} pixels "
+            f"wide and {sides[0]} high"
+        )
+    return seen
 
 
 def _resized(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:

@@ -50,7 +50,7 @@ def prepare_observations(env: Env, section: Environment, usual: View | None = No
         env = ChosenParts(env, parts, left_out(env))
     space = parts[0].space
     assert isinstance(space, spaces.Box)
-    view = section.view(usual or own_view(space))
+    view = section.view(usual or own_view(space, section.seen))
     convert, shape = image_converter(space, view)
     image = wrappers.TransformObservation(env, convert, spaces.Box(0, 255, shape, np.uint8))
     return stack_frames(image, view.frame_stack)
@@ -125,7 +125,7 @@ class Packed(gymnasium.Wrapper[Any, Any, Any, Any]):
         shapes = []
         for name, part in known.items():
             if is_image(part.space):
-                view = section.view(usual or own_view(part.space, name))
+                view = section.view(usual or own_view(part.space, section.seen, name))
                 convert, (height, width, channels) = image_converter(part.space, view, name)
                 converters[name] = convert, view.frame_stack
                 shapes.append(ObservationPart(name, (height, width, channels * view.frame_stack)))
