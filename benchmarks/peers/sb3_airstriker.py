@@ -6,7 +6,8 @@
 The environment is that of `-c airstriker`: the same six actions, held for 4 frames, the first of which holds the last
 action's buttons with a probability of 0.25; up to 30 frames without buttons at the start; 84 x 84 grey x 4 frames;
 rewards clipped to [-1, 1]. The network is SB3's CnnPolicy, the convolutions and the layer of 512 units of DQN's Nature
-paper. Prints `@B steps=<agent steps> upd=<optimizer steps> sk=<frames per agent step>` twice a second.
+paper. Prints `@B steps=<agent steps> upd=<optimizer steps> sk=<frames per agent step> score=<mean of the last 100
+episodes> seconds=<since the start>` twice a second.
 """
 
 import argparse
@@ -19,15 +20,16 @@ import numpy as np
 import stable_retro
 from stable_baselines3 import PPO
 from stable_baselines3.common.callbacks import BaseCallback
-from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.monitor import Monitor
-from stable_baselines3.common.vec_env import SubprocVecEnv, VecEnv, VecFrameStack
+from stable_baselines3.common.vec_env import SubprocVecEnv, VecFrameStack
 
 FRAME_SKIP, NOOP_MAX, STICKY = 4, 30, 0.25
 REPORT_SECONDS = 0.5
 ENDLESS = 1_000_000_000  # agent steps
 TIME_LIMIT = 4500  # agent steps: 300 seconds of play
 ACTIONS: tuple[tuple[str, ...], ...] = ((), ("LEFT",), ("RIGHT",), ("B",), ("LEFT", "B"), ("RIGHT", "B"))
+START = time.monotonic()
 Env = gymnasium.Env[Any, Any]
 
 
@@ -86,19 +88,11 @@ class Report(BaseCallback):
         updates = model._n_updates * math.ceil(model.n_steps * model.n_envs / model.batch_size)
         if updates > 0 and now >= self._due:
             self._due = now + REPORT_SECONDS
-            print(f"@B steps={self.num_timesteps} upd={updates} sk={FRAME_SKIP}", flush=True)
+            scores = [episode["r"] for episode in model.ep_info_buffer or ()]  # of the last 100 episodes
+            score = np.mean(scores) if scores else math.nan
+            line = f"@B steps={self.num_timesteps} upd={updates} sk={FRAME_SKIP} score={score:.1f}"
+            print(f"{line} seconds={now - START:.1f}", flush=True)
         return now < self._end
-
-
-def scores(model: PPO, envs: VecEnv, number: int) -> list[float]:
-    """Scores of this many episodes, greedily."""
-    found: list[float] = []
-    observations = envs.reset()
-    while len(found) < number:
-        actions, _ = model.predict(observations, deterministic=True)  # type: ignore[arg-type]
-        observations, _, _, infos = envs.step(actions)
-        found += [info["episode"]["r"] for info in infos if "episode" in info]
-    return found[:number]
 
 
 def main() -> None:
@@ -107,13 +101,15 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=math.inf, help="end then, and play 100 episodes")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    envs = VecFrameStack(make_vec_env(make_airstriker, options.envs, options.seed, vec_env_cls=SubprocVecEnv), 4)
+    # not make_vec_env, whose own Monitor would count clipped rewards
+    envs = VecFrameStack(SubprocVecEnv([make_airstriker] * options.envs), 4)
+    envs.seed(options.seed)
     model = PPO(
         "CnnPolicy", envs, n_steps=128, batch_size=256, n_epochs=4, learning_rate=2.5e-4, clip_range=0.1, ent_coef=0.01,
         vf_coef=0.5, device="cpu", seed=options.seed,
     )  # fmt: skip
     model.learn(ENDLESS, callback=Report(60 * options.minutes))
-    found = scores(model, envs, 100)
+    found, _ = evaluate_policy(model, envs, 100, deterministic=True, return_episode_rewards=True)
     print(f"{model.num_timesteps:,} agent steps: mean score {np.mean(found):.1f} of {len(found)} episodes")
 
 
