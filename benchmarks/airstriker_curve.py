@@ -1,4 +1,4 @@
-"""Training returns on Airstriker beside Stable-Baselines3's, by minutes since the start of the process: a picture.
+"""Training returns on Airstriker beside Stable-Baselines3's, by minutes: a picture.
 
     kartrl train -c airstriker --minutes 4 --seed 1 --name air-1 --set evaluation.minutes=0    (and seeds 2 and 3)
     python benchmarks/peers/sb3_airstriker.py --minutes 4 --seed 1 > peer-1.log                (likewise)
@@ -24,7 +24,7 @@ Curve = tuple[list[float], list[float]]  # minutes, scores
 
 
 def of_run(run: Path) -> Curve:
-    """The curve of a run of kartrl, from its episodes.csv, and the start-up before it."""
+    """The curve of a run of kartrl, from its episodes.csv."""
     with (run / "episodes.csv").open(encoding="utf-8") as file:
         rows = [(float(row["seconds"]), float(row["episodic_return"])) for row in csv.DictReader(file)]
     scores = [score for _, score in rows]
@@ -46,7 +46,7 @@ def main() -> None:
     options = parser.parse_args()
     curves = {"kartrl": [of_run(find_run(run)) for run in options.runs], "SB3's PPO": [*map(of_peer, options.peer)]}
     figure = Figure(figsize=(7, 3.5), layout="constrained")
-    axes = figure.add_subplot(xlabel="minutes since the start of the process", ylabel="mean score of 100 episodes")
+    axes = figure.add_subplot(xlabel="minutes of training", ylabel="mean score of 100 episodes")
     for colour, (name, seeds) in zip(("tab:blue", "tab:orange"), curves.items(), strict=True):
         for index, (minutes, scores) in enumerate(seeds):
             axes.plot(minutes, scores, color=colour, linewidth=1.2, label=name if index == 0 else None)
