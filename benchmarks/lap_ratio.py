@@ -3,8 +3,8 @@
     python benchmarks/lap_ratio.py all-2 all-3 -s '*' -s random:1000-1019 --episodes 3
 
 For each policy and circuit: the races finished, and the median of the completed laps relative to the median of the
-scripted driver's five laps, as docs/generalisation.md defines them; at the end, all races finished and the median over
-circuits. Policies are greedy.
+scripted driver's five laps, as docs/generalisation/protocol.md defines them; at the end, all races finished and the
+median over circuits. Policies are greedy.
 """
 
 import argparse

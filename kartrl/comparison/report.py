@@ -100,7 +100,7 @@ def markdown(comparison: Comparison) -> str:
 
 
 def as_json(comparison: Comparison) -> dict[str, Any]:
-    """What the tables of `markdown` hold, and the score of each run; docs/json.md describes it."""
+    """What the tables of `markdown` hold, and the score of each run; docs/reference/json.md describes it."""
     return {
         "metric": comparison.metric,
         "by": comparison.by,

@@ -90,7 +90,7 @@ class Result:
         return sorted((trial for trial in self._trials if trial.state != TrialState.WAITING), key=rank)
 
     def as_json(self) -> dict[str, Any]:
-        """What docs/json.md describes."""
+        """What docs/reference/json.md describes."""
         objective = self._plan.objective
         return {
             "study": self._plan.name,

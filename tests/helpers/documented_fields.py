@@ -1,4 +1,4 @@
-"""The fields of the JSON that commands print, as docs/json.md lists them."""
+"""The fields of the JSON that commands print, as docs/reference/json.md lists them."""
 
 import re
 from collections.abc import Iterator
@@ -6,14 +6,15 @@ from typing import Any
 
 from commands import ROOT
 
-ROW = re.compile(r"^\| `([^`]+)` \|", re.MULTILINE)
+ROW = re.compile(r"^\| (?:`([^`]+)` )?\| (.+) \|$", re.MULTILINE)  # object, its fields
 
 
 def documented(command: str, table: int = 0) -> list[str]:
-    """The fields in one of the tables of a command's section."""
-    section = re.split(r"^## ", (ROOT / "docs" / "json.md").read_text(), flags=re.MULTILINE)
+    """The fields in one of the tables of a command's section, with the object that each is in."""
+    section = re.split(r"^## ", (ROOT / "docs" / "reference" / "json.md").read_text(), flags=re.MULTILINE)
     (text,) = [part for part in section if part.startswith(f"{command}\n")]
-    return ROW.findall(text.split("| field |")[table + 1])
+    rows = ROW.findall(text.split("| object |")[table + 1].partition("|---|---|")[2].partition("\n\n")[0])
+    return [place + field for place, fields in rows for field in re.findall("`([^`]+)`", fields)]
 
 
 def check_fields(printed: dict[str, Any], fields: list[str]) -> None:

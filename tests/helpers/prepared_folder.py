@@ -43,7 +43,7 @@ RUNS: dict[str, tuple[Sequence[str], Sequence[str]]] = {  # configurations, over
 STEPS = {"logs/my-run": 500_000, "logs/RUN": 900_000}
 BLOCKS = {  # file -> the page whose first such block it is
     "mine.py": ("docs/environments.md", "python"),
-    "mine.toml": ("docs/circuits.md", "toml"),
+    "mine.toml": ("docs/reference/circuit-files.md", "toml"),
     "cartpole.toml": ("docs/comparing.md", "toml"),
     "FILE.toml": ("docs/comparing.md", "toml"),
     "space.toml": ("docs/tuning.md", "toml"),

@@ -54,9 +54,9 @@ def test_twenty_bundled_circuits_pass_the_checks() -> None:
 
 
 def test_documented_example_is_valid() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "circuits.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "reference" / "circuit-files.md").read_text()
     example = text.partition("```toml\n")[2].partition("```")[0]
-    assert find_faults(parse(example, "circuits.md")) == []
+    assert find_faults(parse(example, "circuit-files.md")) == []
     for kind in KINDS:
         assert f"| `{kind}` |" in text
     for key in Circuit.model_fields:

@@ -37,7 +37,7 @@ class Settings(NamedTuple):
 
 
 def bench(files: list[str], overrides: list[str], settings: Settings, console: Console) -> dict[str, Any]:
-    """Measure and print; returns the figures, which docs/json.md describes.
+    """Measure and print; returns the figures, which docs/reference/json.md describes.
 
     Raises:
         UserError: bad input, or training or the peer ends early.

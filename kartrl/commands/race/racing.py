@@ -152,7 +152,7 @@ def _print(title: str, headings: Sequence[str], one: Ended, console: Console) ->
 
 
 def _rows(one: Ended) -> list[dict[str, Any]]:
-    """The results of a race, as docs/json.md describes them."""
+    """The results of a race, as docs/reference/json.md describes them."""
     return [row | fields for row, fields in zip(_ranked(one.results, one.points), one.fields, strict=True)]
 
 

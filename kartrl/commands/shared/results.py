@@ -1,4 +1,4 @@
-"""The results of commands for other programs: JSON and CSV, described in docs/json.md."""
+"""The results of commands for other programs: JSON and CSV, described in docs/reference/json.md."""
 
 import argparse
 import csv
@@ -16,7 +16,7 @@ from kartrl.files import json_text
 
 
 def add_formats(parser: argparse.ArgumentParser, rows: str) -> None:
-    """Add the options --json and --csv; what they print is described in docs/json.md.
+    """Add the options --json and --csv; what they print is described in docs/reference/json.md.
 
     Args:
         rows: what the CSV has a row for.

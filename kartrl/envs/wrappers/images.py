@@ -26,7 +26,7 @@ Convert = Callable[[Any], np.ndarray]
 
 
 def is_image(space: gymnasium.Space[Any]) -> TypeGuard[spaces.Box]:
-    """Whether what a space holds is an image; docs/environments.md states the rule."""
+    """Whether what a space holds is an image; docs/reference/spaces.md states the rule."""
     if not isinstance(space, spaces.Box):
         return False
     if len(space.shape) < 2 or sum(side >= LEAST_SIDE for side in space.shape) < 2:

@@ -1,6 +1,6 @@
 """Converts observations of any kind to what the network reads, which `ObservationSpec` describes.
 
-docs/environments.md states the rules.
+docs/reference/spaces.md states the rules.
 """
 
 from collections import deque

@@ -1,4 +1,4 @@
-"""The TOML format of circuits: parsing, validation and writing. docs/circuits.md describes it for users."""
+"""The TOML format of circuits: parsing, validation and writing; docs/reference/circuit-files.md is for users."""
 
 import difflib
 import tomllib

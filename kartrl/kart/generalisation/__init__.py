@@ -1,8 +1,8 @@
 """`kartrl benchmark generalisation`: measures zero-shot generalisation to circuits not trained on.
 
-docs/generalisation.md describes the protocol. A results folder contains `protocol.json`, `runs/` with a run folder and
-its `result.json` per split and seed, `reference.json` (the scripted driver's laps), and the report: `results.json`,
-`.md` and `.png`.
+docs/generalisation/protocol.md describes the protocol. A results folder contains `protocol.json`, `runs/` with a run
+folder and its `result.json` per split and seed, `reference.json` (the scripted driver's laps), and the report:
+`results.json`, `.md` and `.png`.
 """
 
 import json
