@@ -8,13 +8,11 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping
-from operator import attrgetter
 from typing import Any
 
 import torch
 
 from kartrl import faults
-from kartrl.acting.messages import EpisodeEnd
 from kartrl.acting.sizes import Sizes
 from kartrl.algorithms import heads_of
 from kartrl.config import Config
@@ -39,7 +37,7 @@ from kartrl.run.evaluation.evaluations import Evaluations
 from kartrl.run.reporter import Reporter
 from kartrl.run.run_folder import RunFolder
 from kartrl.run.saves import Saves, name_of
-from kartrl.run.stopping import StopRules, has_rules
+from kartrl.run.stopping import Judge
 from kartrl.sizing.compatibility import is_hogwild
 from kartrl.training.meter import Meter
 from kartrl.training.replay_saves import ReplaySaves
@@ -103,10 +101,7 @@ class Server:
         self._reporter = Reporter(config, folder, self._context, display, self._trainer, sizes, source)
         first_step = self._before.agent_steps
         self._evaluations = Evaluations(config, folder, self._context, display.say, first_step, spec.most_envs)
-        self._rules = StopRules(config.run, display.say)
-        self._trainer.asks = config.run.reproducible and has_rules(config.run)
-        self._unjudged: list[EpisodeEnd] = []  # by the rules, if the trainer asks
-        self._judged = self._before.episodes, 0  # episodes, and attempts of the trainer, that the rules have seen
+        self._judge = Judge(config.run, self._trainer, sizes, self._before.episodes, display.say)
         self._join_seconds = faults.value("join", JOIN_SECONDS)
         self._ending = False
         self._thread_failure: str | None = None
@@ -136,7 +131,7 @@ class Server:
     @property
     def ended_by(self) -> str:
         """See `StopRules`."""
-        return self._rules.ended_by
+        return self._judge.rules.ended_by
 
     # Start
 
@@ -169,7 +164,7 @@ class Server:
         self._request.silent = True
         self._request.last_words = lambda: self._saves.losses(self._trainer.counters.agent_steps)
         suspension = Suspension(time.monotonic())
-        while self._request.number is None and not self._rules.ended_by:
+        while self._request.number is None and not self._judge.rules.ended_by:
             self._receive(timeout=ASKED_SECONDS if self._trainer.asks else 0.5)
             now = time.monotonic()
             if suspension.is_over(now):
@@ -178,7 +173,7 @@ class Server:
                 raise RunFailed(self._thread_failure)
             self._follow(self._config.system.step_timeout)
             self._watch(now)
-            self._judge()
+            self._judge.look(self._counters(), lambda: self._receive(timeout=0.0), self._confirm)
             now, newest = time.monotonic(), status()
             self._display.show(newest)
             if now - last["report"] >= faults.value("report", REPORT_SECONDS):
@@ -209,35 +204,17 @@ class Server:
         """Receive messages from the agents, the evaluator and the trainer, waiting at most `timeout` seconds."""
         for end in self.crew.receive(timeout):
             self._reporter.add(end)
-            if self._trainer.asks:
-                self._unjudged.append(end)
-            else:
-                self._rules.add(end.episode.episodic_return)
+            self._judge.add(end)
             self._callbacks.episode(end.episode)
         self._tell_updates()
-        self._rules.end(self._callbacks.ended_by)
+        self._judge.rules.end(self._callbacks.ended_by)
         self._reporter.say()
         self._receive_evaluations()
 
-    def _judge(self) -> None:
-        """Apply the rules: in a reproducible run to the episodes that it has trained on when the trainer asks."""
-        counters, question = self._counters(), self._trainer.question
-        if self._trainer.asks:
-            counters = counters._replace(episodes=self._judged[0])
-        if question is not None and question[0] != self._judged[1]:
-            self._receive(timeout=0.0)  # the last of these episodes
-            rounds = self._sizes.rounds(question[0])
-            ended = sorted((end for end in self._unjudged if end.block < rounds), key=attrgetter("block", "group"))
-            self._unjudged = [end for end in self._unjudged if end.block >= rounds]
-            for end in ended:
-                self._rules.add(end.episode.episodic_return)
-            self._judged = self._judged[0] + len(ended), question[0]
-            counters = question[1]._replace(episodes=self._judged[0])
-        if self._rules.look(counters):
-            self.save(self._config.system.step_timeout)
-            self._evaluations.confirm(self._config.run.stop_episodes)
-        if question is not None and not self._rules.confirming:
-            self._trainer.answer(over=bool(self._rules.ended_by))
+    def _confirm(self) -> None:
+        """Let an evaluation confirm the return of the newest episodes."""
+        self.save(self._config.system.step_timeout)
+        self._evaluations.confirm(self._config.run.stop_episodes)
 
     def _tell_updates(self) -> None:
         """Call back for each update since the last call."""
@@ -247,7 +224,7 @@ class Server:
     def _receive_evaluations(self) -> None:
         for record in self._evaluations.receive():
             if isinstance(record, Confirmation):
-                self._rules.decide(record)
+                self._judge.rules.decide(record)
             else:
                 self._reporter.add_evaluation(record)
                 if isinstance(record, Scalars):
@@ -358,7 +335,7 @@ class Server:
                 self._display.recount(self._counters())  # with the update that was under way
                 self._tell_updates()
                 if self._saves.problem is None:
-                    self._folder.end(self._rules.ended_by)
+                    self._folder.end(self._judge.rules.ended_by)
                 if self._request.number is None:
                     self._evaluations.finish(self._receive_evaluations, lambda: self._request.number is not None)
         finally:

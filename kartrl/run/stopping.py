@@ -3,11 +3,18 @@
 import signal
 from collections import deque
 from collections.abc import Callable
+from operator import attrgetter
 from statistics import fmean
+from typing import TYPE_CHECKING
 
 from kartrl.config import Run
 from kartrl.learning.counters import Counters
 from kartrl.metrics.records import Confirmation
+
+if TYPE_CHECKING:
+    from kartrl.acting.messages import EpisodeEnd
+    from kartrl.acting.sizes import Sizes
+    from kartrl.training.trainer import Trainer
 
 OFF = {"stop_return": "none", "stop_episodes_total": "0", "patience": "0"}  # keys of [run], and what disables each
 
@@ -81,6 +88,52 @@ class StopRules:
 
     def _end(self, key: str, text: str) -> None:
         self.end(f"run.{key} = {value_of(self._run, key)}: {text}")
+
+
+class Judge:
+    """Applies the rules while a run trains: in a reproducible one when its trainer asks, to what it has trained on.
+
+    Args:
+        episodes: of the run before this process.
+    """
+
+    def __init__(self, run: Run, trainer: "Trainer", sizes: "Sizes", episodes: int, say: Callable[[str], None]) -> None:
+        self.rules = StopRules(run, say)
+        self._trainer, self._sizes = trainer, sizes
+        trainer.asks = run.reproducible and has_rules(run)
+        self._unjudged: list[EpisodeEnd] = []  # by the rules, if the trainer asks
+        self._judged = episodes, 0  # episodes, and attempts of the trainer, that the rules have seen
+
+    def add(self, end: "EpisodeEnd") -> None:
+        """Add a training episode."""
+        if self._trainer.asks:
+            self._unjudged.append(end)
+        else:
+            self.rules.add(end.episode.episodic_return)
+
+    def look(self, counters: Counters, receive: Callable[[], None], confirm: Callable[[], None]) -> None:
+        """Look whether the run ends, and answer the trainer if it asks.
+
+        Args:
+            receive: adds all episodes that have ended by now.
+            confirm: starts an evaluation that confirms the return.
+        """
+        question = self._trainer.question
+        if self._trainer.asks:
+            counters = counters._replace(episodes=self._judged[0])
+        if question is not None and question[0] != self._judged[1]:
+            receive()
+            rounds = self._sizes.rounds(question[0])
+            ended = sorted((end for end in self._unjudged if end.block < rounds), key=attrgetter("block", "group"))
+            self._unjudged = [end for end in self._unjudged if end.block >= rounds]
+            for end in ended:
+                self.rules.add(end.episode.episodic_return)
+            self._judged = self._judged[0] + len(ended), question[0]
+            counters = question[1]._replace(episodes=self._judged[0])
+        if self.rules.look(counters):
+            confirm()
+        if question is not None and not self.rules.confirming:
+            self._trainer.answer(over=bool(self.rules.ended_by))
 
 
 def value_of(run: Run, key: str) -> str:
