@@ -1,6 +1,5 @@
 """Measures the stages of an agent step separately, on all cores at once, since these share caches and memory."""
 
-import contextlib
 import multiprocessing
 import statistics
 import time
@@ -11,14 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from kartrl.acting.agent_group import AgentGroup, Mailbox, Stopped
 from kartrl.acting.messages import Requests
 from kartrl.acting.own_predictor import OwnPolicy, RecordedPolicy
 from kartrl.acting.predictor import group_states, make_policy
 from kartrl.acting.published_weights import PublishedWeights
 from kartrl.acting.recording import own_network
 from kartrl.acting.sizes import Sizes, slab_shape
-from kartrl.acting.slab import Slab, SlabShape
+from kartrl.acting.slab import Slab
 from kartrl.algorithms import heads_of
 from kartrl.config import Config
 from kartrl.envs import make_group
@@ -30,7 +28,8 @@ from kartrl.hardware.machine import cores
 from kartrl.learning.counters import Counters
 from kartrl.learning.learner import make_learner
 from kartrl.learning.schedules import Progress
-from kartrl.metrics.stopwatch import AGENT_STAGES, TRAINER_STAGES, Stopwatch
+from kartrl.measuring.round_trips import round_trips
+from kartrl.metrics.stopwatch import TRAINER_STAGES, Stopwatch
 from kartrl.models import make_distribution, make_network
 from kartrl.sizing.compatibility import is_hogwild
 from kartrl.training.trainer import Trainer
@@ -207,58 +206,5 @@ def measure_parts(config: Config, spec: EnvSpec, sizes: Sizes, seconds: float) -
         infer=by_size[max(by_size)],
         infer_by_size=by_size,
         train=statistics.fmean(trains),
-        round_trips=_round_trips(sizes, seconds / 2),
+        round_trips=round_trips(CONTEXT, sizes, seconds / 2),
     )
-
-
-def _round_trips(sizes: Sizes, seconds: float) -> float:
-    """Requests of all agents answered per second by one thread, without environments and network."""
-    slab = Slab(
-        CONTEXT, SlabShape(sizes.agents, sizes.groups_per_agent, sizes.group_size, 2, 1000, (1,), "uint8", 3, 0)
-    )
-    agents = [
-        CONTEXT.Process(target=_echo, args=(slab, agent, slab.waker(agent)), daemon=True)
-        for agent in range(sizes.agents)
-    ]
-    for agent in agents:
-        agent.start()
-    answered, start, begin = 0, 0.0, time.perf_counter()
-    decision = np.zeros((slab.num_groups, *slab.decision.shape[2:]), np.float32)
-    initial_state = np.zeros((slab.num_groups, *slab.initial_state.shape[1:]), np.float32)
-    while not answered or time.perf_counter() - start < seconds:
-        requests = slab.gather_requests(slab.await_requests(slab.num_groups, 1.0))
-        finished = slab.take_finished(slab.num_blocks, 0.0)
-        if finished:
-            slab.gather(finished)
-            slab.release(finished)
-        if requests is not None:
-            begun = int((requests.step == 0).sum())
-            slab.answer_requests(requests, decision[: len(requests.group)], initial_state[:begun], 0)
-            if start or slab.requested.all():  # all agents have started
-                start = start or time.perf_counter()
-                answered += len(requests.group)
-        elif time.perf_counter() - begin > 60:
-            raise UserError("the measuring processes do not answer")
-    rate = answered / (time.perf_counter() - start)
-    slab.stop()
-    for agent in agents:
-        agent.join(5)
-        agent.kill()
-    return rate
-
-
-def _echo(slab: Slab, agent: int, waker: Connection) -> None:
-    """An agent without environments."""
-    stopwatch = Stopwatch(AGENT_STAGES)
-    first = agent * slab.groups_per_agent
-    mailbox = Mailbox(slab, waker)
-    groups = [AgentGroup(slab, first + index, mailbox, stopwatch) for index in range(slab.groups_per_agent)]
-    blank, off = np.zeros((slab.group_size, 1), np.uint8), np.zeros(slab.group_size, bool)
-    with contextlib.suppress(Stopped):
-        for group in groups:
-            group.ask(blank, off)
-        while True:
-            for group in groups:
-                group.answer()
-                group.record(np.zeros(slab.group_size, np.float32), off, ~off, off)
-                group.ask(blank, off)
