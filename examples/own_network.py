@@ -34,7 +34,7 @@ def make_core(features: int) -> nn.Module:
 
 if __name__ == "__main__":  # kartrl's processes import this file
     parts = {"model.encoder": make_encoder, "model.core": make_core}
-    config = kartrl.read_config("cartpole", parts | {"run.agent_steps": 20_000, "evaluation.minutes": 0})
+    config = kartrl.read_config("cartpole", parts | {"run.agent_steps": 5_000, "evaluation.minutes": 0})
     run = kartrl.train(config, progress=False)
     (result,) = kartrl.evaluate(run.policy(), episodes=5)
     print(f"state of {run.policy().state_size}, lengths {[episode.agent_steps for episode in result.episodes]}")

@@ -8,9 +8,9 @@ returns: deque[float] = deque(maxlen=10)
 
 
 def long_enough(episode: kartrl.Episode) -> bool:
-    """End the run, by returning False, when the mean return of ten episodes is 100."""
+    """End the run, by returning False, when the mean return of ten episodes is 50."""
     returns.append(episode.episodic_return)
-    return sum(returns) < 10 * 100
+    return sum(returns) < 10 * 50
 
 
 if __name__ == "__main__":

@@ -1,8 +1,12 @@
 """Fixtures for several test modules."""
 
+import gc
+import itertools
 import os
 import signal
-from collections.abc import Callable, Iterator
+import subprocess
+import sys
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +37,31 @@ def pytest_xdist_auto_num_workers() -> int:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest first, or one of them would be left over while all other cores are idle."""
-    items.sort(key=lambda item: item.get_closest_marker("timeout") is None)
+    """The longest first, or one of them would be left over while all other cores are idle.
+
+    xdist gives each worker a piece of the list, so each piece begins with its share of them, whole files.
+    """
+    pieces: list[list[pytest.Item]] = [[] for _ in range(int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))]
+    long = dict.fromkeys(item for item in items if item.get_closest_marker("timeout") is not None)
+    for _, of_a_file in itertools.groupby(long, key=lambda item: item.path):
+        min(pieces, key=len).extend(of_a_file)
+    short = [item for item in items if item not in long]
+    for number, piece in enumerate(pieces):
+        room = len(items) // len(pieces) - len(piece) if number + 1 < len(pieces) else len(short)
+        piece += short[:room]
+        del short[:room]
+    items[:] = itertools.chain(*pieces)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """All that is loaded stays: who collects garbage, as stable-retro for each emulator, need not look at it."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -102,6 +129,27 @@ def screen() -> Iterator[Any]:
 
     with open_screen() as opened:
         yield opened
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """A browser without a window."""
+    from needs import open_browser
+
+    with open_browser() as opened:
+        yield opened
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 512 KiB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", str(folder)]
+    if sys.platform != "linux" or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("may not mount a file system here")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ import functools
 import numpy as np
 import pytest
 import torch
+from losses import GAMMA, HeadCase, assert_invalid_steps_do_not_count, assert_parts_add_up
 from trajectories import ACTIONS, DISCRETE, kind, pieces, random_trajectory, said, slow_kl
 
 from kartrl.algorithms.a2c import A2C, last_value
@@ -18,7 +19,6 @@ from kartrl.envs.observation_spec import plain
 from kartrl.models import Output, make_distribution, make_network
 from kartrl.trajectory import split_decision
 
-GAMMA = 0.875  # exact in float32, in which discounts are
 by_kind = pytest.mark.parametrize("action", ACTIONS, ids=kind)
 by_core = pytest.mark.parametrize("core", ["lstm", "none"])
 
@@ -37,29 +37,13 @@ def value_by_steps(network, trajectory):
     return value
 
 
-class Case:
-    """A batch, a network that gives the last value, and outputs of the heads, with gradients."""
+class Case(HeadCase):
+    """With a network that gives the last value."""
 
     def __init__(self, action, seed=0, core="lstm", section=None, algorithm=A2C):
-        self.action, self.section = action, section or Section(gae_lambda=0.95)
-        self.distribution, self.network = make_distribution(action), network_for(action, core)
-        self.algorithm = algorithm(self.section, constant(GAMMA), TRANSFORMS["clip"], self.distribution)
-        self.trajectory = random_trajectory(action, seed, state_size=self.network.state_size)
-        self.steps = int(self.trajectory.valid.sum())
-        torch.manual_seed(seed)
-        steps, size = self.trajectory.first.shape
-        self.head = torch.randn(steps, size, self.distribution.parameter_size, dtype=torch.float64) * 0.5
-        self.value = torch.randn(steps, size, dtype=torch.float64)
-        self.head.requires_grad_()
-        self.value.requires_grad_()
-
-    def prepare(self):
-        with torch.no_grad():
-            return self.algorithm.prepare(self.network, self.trajectory, self.steps)
-
-    def loss(self, part=slice(None)):
-        output = Output(self.distribution.normalise(self.head[:, part]), self.value[:, part])
-        return self.algorithm.loss(output, self.prepare().unrolls(part))
+        self.network = network_for(action, core)
+        section = section or Section(gae_lambda=0.95)
+        super().__init__(algorithm, section, action, seed, state_size=self.network.state_size)
 
 
 def slow_advantage(case, gae_lambda):
@@ -147,14 +131,7 @@ def test_parts_of_batch_add_up_with_advantages_normalised_whole(action):
     chosen = whole.prepare().targets["advantage"][whole.trajectory.valid]
     assert chosen.mean().item() == pytest.approx(0, abs=1e-9)
     assert chosen.std(correction=0).item() == pytest.approx(1, abs=1e-6)
-    loss = whole.loss()
-    loss.total.backward()
-    losses = [parts.loss(part) for part in (slice(0, 2), slice(2, 3), slice(3, 5))]
-    for part in losses:
-        part.total.backward()
-    torch.testing.assert_close(sum(part.total for part in losses), loss.total)
-    torch.testing.assert_close(parts.head.grad, whole.head.grad)
-    torch.testing.assert_close(parts.value.grad, whole.value.grad)
+    assert_parts_add_up(whole, parts)
 
 
 def test_normalising_leaves_the_values_targets_alone():
@@ -190,18 +167,7 @@ def test_the_values_that_were_acted_with_are_the_targets_values():
 
 @by_kind
 def test_invalid_and_last_steps_have_no_gradient_and_no_weight(action):
-    case = Case(action, 1)
-    invalid = ~case.trajectory.valid
-    assert invalid.any()
-    loss = case.loss()
-    loss.total.backward()
-    assert torch.all(case.head.grad[:-1][invalid] == 0)
-    assert torch.all(case.value.grad[:-1][invalid] == 0)
-    assert torch.all(case.head.grad[-1] == 0)
-    assert torch.all(case.value.grad[-1] == 0)
-    case.trajectory.reward[invalid] = 100.0
-    case.trajectory.terminated[invalid] = True
-    torch.testing.assert_close(case.loss().total, loss.total, rtol=0, atol=0)
+    assert_invalid_steps_do_not_count(Case(action, 1))
 
 
 def network_gradient(network, algorithm, trajectory, output):

@@ -3,43 +3,20 @@
 import numpy as np
 import pytest
 import torch
-from trajectories import ACTIONS, DISCRETE, kind, random_trajectory, said, slow_kl
+from losses import GAMMA, HeadCase, assert_invalid_steps_do_not_count, assert_parts_add_up
+from trajectories import ACTIONS, DISCRETE, kind, said, slow_kl
 
-from kartrl.algorithms.algorithm import Batch
 from kartrl.algorithms.impala import Impala
-from kartrl.algorithms.rewards import TRANSFORMS
 from kartrl.algorithms.vtrace import vtrace
 from kartrl.config.algorithms import Impala as Section
-from kartrl.config.schedule import constant
-from kartrl.models import Output, make_distribution
 from kartrl.trajectory import split_decision
 
-GAMMA = 0.875  # exact in float32, in which discounts are
 by_kind = pytest.mark.parametrize("action", ACTIONS, ids=kind)
 
 
-class Case:
-    """A batch, and what a network that is no network says of it: outputs of the heads, with gradients."""
-
-    def __init__(self, action, seed=0, section=None, **shape):
-        self.action = action
-        self.section = section or Section(entropy_cost=0.03)
-        self.distribution = make_distribution(action)
-        self.algorithm = Impala(self.section, constant(GAMMA), TRANSFORMS["clip"], self.distribution)
-        self.trajectory = random_trajectory(action, seed, **shape)
-        self.steps = int(self.trajectory.valid.sum())
-        torch.manual_seed(seed)
-        steps, size = self.trajectory.first.shape
-        self.head = torch.randn(steps, size, self.distribution.parameter_size, dtype=torch.float64) * 0.5
-        self.value = torch.randn(steps, size, dtype=torch.float64)
-        self.head.requires_grad_()
-        self.value.requires_grad_()
-
-    def loss(self, part=slice(None)):
-        output = Output(self.distribution.normalise(self.head[:, part]), self.value[:, part])
-        batch = self.algorithm.prepare(None, self.trajectory, self.steps)
-        assert isinstance(batch, Batch)
-        return self.algorithm.loss(output, batch.unrolls(part))
+class Case(HeadCase):
+    def __init__(self, action, seed=0, section=None):
+        super().__init__(Impala, section or Section(entropy_cost=0.03), action, seed)
 
 
 def slow(case):
@@ -98,33 +75,12 @@ def test_loss_and_its_gradient_equal_loops_over_single_steps(action, bars):
 
 @by_kind
 def test_invalid_and_last_steps_have_no_gradient_and_no_weight(action):
-    case = Case(action, 1)
-    invalid = ~case.trajectory.valid
-    assert invalid.any()
-    loss = case.loss()
-    loss.total.backward()
-    assert torch.all(case.head.grad[:-1][invalid] == 0)
-    assert torch.all(case.value.grad[:-1][invalid] == 0)
-    assert torch.all(case.head.grad[-1] == 0)
-    assert torch.all(case.value.grad[-1] == 0)
-    case.trajectory.reward[invalid] = 100.0
-    case.trajectory.terminated[invalid] = True
-    torch.testing.assert_close(case.loss().total, loss.total, rtol=0, atol=0)
+    assert_invalid_steps_do_not_count(Case(action, 1))
 
 
 @by_kind
 def test_the_parts_of_a_batch_add_up_to_the_whole(action):
-    whole, parts = Case(action, 4), Case(action, 4)
-    loss = whole.loss()
-    loss.total.backward()
-    losses = [parts.loss(part) for part in (slice(0, 2), slice(2, 3), slice(3, 5))]
-    for part in losses:
-        part.total.backward()
-    torch.testing.assert_close(sum(part.total for part in losses), loss.total)
-    for name, term in loss.terms.items():
-        torch.testing.assert_close(sum(part.terms[name] for part in losses), term)
-    torch.testing.assert_close(parts.head.grad, whole.head.grad)
-    torch.testing.assert_close(parts.value.grad, whole.value.grad)
+    assert_parts_add_up(Case(action, 4), Case(action, 4))
 
 
 @by_kind

@@ -1,7 +1,10 @@
 """`kartrl export --onnx`: files that onnxruntime runs without kartrl."""
 
+import functools
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import onnxruntime
@@ -14,17 +17,43 @@ import kartrl
 from kartrl.cli import main
 from kartrl.commands.shared.policy import SHIPPED
 
-PACKED = ("environment.id=parts_zoo:Signals-v0", "model.core=lstm", "model.critic=separate")
-KINDS = ("environment.id=many_kinds:Kinds-v0", "model.core=gru", "model.normalise_observations=true")
+PACKED = ("model.hidden_size=16", "environment.id=parts_zoo:Signals-v0", "model.core=lstm", "model.critic=separate")
+KINDS = (
+    *("model.hidden_size=16", "environment.id=many_kinds:Kinds-v0", "model.core=gru"),
+    "model.normalise_observations=true",
+)
+pytestmark = pytest.mark.timeout(300)  # in one worker, which makes each file once
 DTYPES = {"tensor(float)": "float32", "tensor(uint8)": "uint8", "tensor(int8)": "int8", "tensor(int64)": "int64"}
 
 
-def exported(folder: Path, policy: Path, *options: str) -> tuple[onnxruntime.InferenceSession, dict]:
-    """The file's session and its card."""
-    output = folder / "policy.onnx"
-    assert main(["export", str(policy), "--onnx", "-o", str(output), *options]) == 0
-    assert sorted(file.name for file in folder.iterdir() if file.is_file()) == ["policy.json", "policy.onnx"]
-    return onnxruntime.InferenceSession(output), json.loads(output.with_suffix(".json").read_text())
+class Exported(NamedTuple):
+    """The policy, the file's folder, its session, and its card."""
+
+    policy: Path
+    folder: Path
+    session: onnxruntime.InferenceSession
+    card: dict
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Exported]:
+    """Exports an untrained policy with these settings, or the shipped one without any; each once."""
+
+    @functools.cache
+    def export(*overrides: str) -> Exported:
+        folder = tmp_path_factory.mktemp("onnx")
+        options = ["--onnx", "-o", str(folder / ("policy" if overrides else "policy.onnx"))]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("KARTRL_IMPORT", "parts_zoo,many_kinds")
+            policy = save_policy(folder / "run", overrides) if overrides else SHIPPED
+            levels = [] if overrides else ["-l", "MarioCircuit.Act1"]
+            assert main(["export", str(policy), *options, *levels]) == 0
+        assert sorted(file.name for file in folder.iterdir() if file.is_file()) == ["policy.json", "policy.onnx"]
+        file = folder / "policy.onnx"
+        card = json.loads(file.with_suffix(".json").read_text())
+        return Exported(policy, folder, onnxruntime.InferenceSession(file), card)
+
+    return export
 
 
 @pytest.mark.parametrize(
@@ -39,11 +68,9 @@ def exported(folder: Path, policy: Path, *options: str) -> tuple[onnxruntime.Inf
     ],
 )
 def test_onnx_file_equals_its_policy_and_its_card(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overrides: tuple[str, ...], inputs: list[str]
+    exported: Callable[..., Exported], overrides: tuple[str, ...], inputs: list[str]
 ) -> None:
-    monkeypatch.setenv("KARTRL_IMPORT", "parts_zoo,many_kinds")
-    policy = save_policy(tmp_path / "run", ("model.hidden_size=16", *overrides))
-    session, card = exported(tmp_path, policy)
+    _, _, session, card = exported(*overrides)
     assert [entry["name"] for entry in card["inputs"]] == inputs
     for entries, nodes in ((card["inputs"], session.get_inputs()), (card["outputs"], session.get_outputs())):
         assert [(entry["name"], entry["shape"], entry["dtype"]) for entry in entries] == [
@@ -55,10 +82,11 @@ def test_onnx_file_equals_its_policy_and_its_card(
     assert equality["equal_greedy_actions"] > 0.99
 
 
-def test_onnx_actions_are_those_of_the_loaded_policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_onnx_actions_are_those_of_the_loaded_policy(
+    exported: Callable[..., Exported], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("KARTRL_IMPORT", "many_kinds")
-    path = save_policy(tmp_path / "run", ("model.hidden_size=16", *KINDS))
-    session, card = exported(tmp_path, path)
+    path, _, session, card = exported(*KINDS)
     policy = kartrl.load_policy(path)
     env = kartrl.make_env(kartrl.read_config(overrides=card["environment"]["settings"]))
     observation, info = env.reset(seed=3)
@@ -77,12 +105,10 @@ def test_onnx_actions_are_those_of_the_loaded_policy(tmp_path: Path, monkeypatch
 
 
 @needs_kart
-def test_onnx_examples_drive_the_kart_and_cartpole(tmp_path: Path) -> None:
-    exported(tmp_path, SHIPPED, "-l", "MarioCircuit.Act1")
-    driven = run_example("onnx_kart.py", "policy.onnx", "policy.json", "MarioCircuit.Act1", cwd=tmp_path)
+def test_onnx_examples_drive_the_kart_and_cartpole(exported: Callable[..., Exported]) -> None:
+    driven = run_example("onnx_kart.py", "policy.onnx", "policy.json", "MarioCircuit.Act1", cwd=exported().folder)
     assert float(driven.split()[0]) > 1.0
-    assert main(["export", str(save_policy(tmp_path / "run", CARTPOLE)), "--onnx", "-o", str(tmp_path / "pole")]) == 0
-    assert run_example("onnx_cartpole.py", "pole.onnx", cwd=tmp_path).startswith("return ")
+    assert run_example("onnx_cartpole.py", "policy.onnx", cwd=exported(*CARTPOLE).folder).startswith("return ")
 
 
 def test_onnx_examples_are_ten_lines_named_in_the_docs() -> None:

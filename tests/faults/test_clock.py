@@ -2,7 +2,7 @@
 
 import signal
 
-from commands import END_SLOWLY, EVALUATE_OFF, HELPERS, QUICK, Training, run, steps, wait_for
+from commands import END_SLOWLY, EVALUATE_OFF, HELPERS, PACED, QUICK, Training, run, steps, wait_for
 
 from kartrl.metrics import scalars_csv
 
@@ -12,7 +12,7 @@ CLOCKS = HELPERS / "clocks"  # Python loads its sitecustomize.py in every proces
 def test_suspended_run_continues(tmp_path, monkeypatch):
     """All processes at once, just after a checkpoint was written, before the server looks at anything else."""
     monkeypatch.setenv("KARTRL_TEST_SUSPENDED", str(tmp_path / "logs/run/checkpoints/*.pt"))
-    options = [*QUICK, *EVALUATE_OFF, "--set", "run.name=run", "--set", "run.checkpoint_minutes=0.01"]
+    options = [*QUICK, *PACED, *EVALUATE_OFF, "--set", "run.name=run", "--set", "run.checkpoint_minutes=0.01"]
     limits = ["--set", "run.agent_steps=1000000000"]
     with Training(tmp_path, *options, *limits, first=[CLOCKS]) as training:
         folder = tmp_path / "logs" / "run"
@@ -27,7 +27,7 @@ def test_suspended_run_continues(tmp_path, monkeypatch):
 
 def test_jumps_of_the_wall_clock_have_no_effect(tmp_path, monkeypatch):
     monkeypatch.setenv("KARTRL_TEST_JUMPS", "1")
-    limits = ["--set", "run.agent_steps=20000", "--set", "run.minutes=5", "--set", "run.name=run"]
+    limits = ["--set", "run.agent_steps=8000", "--set", "run.minutes=5", "--set", "run.name=run"]
     ended = run("train", *QUICK, *EVALUATE_OFF, *limits, cwd=tmp_path, timeout=200, first=[CLOCKS], faults=END_SLOWLY)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     rows = list(scalars_csv.read(tmp_path / "logs" / "run"))

@@ -3,7 +3,7 @@
 import signal
 
 import pytest
-from commands import EVALUATE_OFF, QUICK, REPORT_OFTEN, UNTIL_ENDED, Training, run, steps, wait_for
+from commands import EVALUATE_OFF, PACED, QUICK, REPORT_OFTEN, UNTIL_ENDED, Training, run, steps, wait_for
 
 from kartrl.learning import checkpoint
 from kartrl.metrics.scalars_csv import values
@@ -21,7 +21,7 @@ def update_counts(path):
 @pytest.mark.timeout(400)
 def test_killed_hogwild_worker_is_replaced_and_run_resumed(tmp_path):
     folder = tmp_path / "logs" / "run"
-    with Training(tmp_path, *NAMED, *UNTIL_ENDED, *HOGWILD, faults=REPORT_OFTEN) as training:
+    with Training(tmp_path, *NAMED, *PACED, *UNTIL_ENDED, *HOGWILD, faults=REPORT_OFTEN) as training:
         wait_for(lambda: steps(folder) > 0, 120, "a checkpoint")
         victim = training.role("worker-1")
         victim.kill()

@@ -17,6 +17,7 @@ from commands import (
     END_SLOWLY,
     ENDLESS,
     EVALUATE_OFF,
+    PACED,
     QUICK,
     REPORT_OFTEN,
     UNTIL_ENDED,
@@ -317,7 +318,7 @@ def evaluator_has_begun(training: Training, folder: Path) -> bool:
     ("options", "moment"),
     [
         pytest.param(ENDLESS, agents_have_begun, id="while the agents start"),
-        pytest.param([*QUICK, *UNTIL_ENDED, *NAMED], evaluator_has_begun, id="while the evaluator loads"),
+        pytest.param([*QUICK, *PACED, *UNTIL_ENDED, *NAMED], evaluator_has_begun, id="while the evaluator loads"),
     ],
 )
 def test_killed_server_leaves_nothing(
@@ -351,7 +352,7 @@ def test_sigterm_to_several_runs_at_once_saves_each(tmp_path: Path, temporary: P
     for name in names:
         (tmp_path / f"{name}.cfg").write_text(f"[run]\nname = {name}\n")
     with Training(
-        tmp_path, "-c", "one.cfg", "-c", "two.cfg", "--parallel", *QUICK, *EVALUATE_OFF, *UNTIL_ENDED
+        tmp_path, "-c", "one.cfg", "-c", "two.cfg", "--parallel", *QUICK, *PACED, *EVALUATE_OFF, *UNTIL_ENDED
     ) as training:
         wait_for(lambda: all(steps(tmp_path / "logs" / name) > 0 for name in names), 150, "both to save")
         status, output = training.end(signal.SIGTERM)

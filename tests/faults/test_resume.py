@@ -1,5 +1,6 @@
 """Resumed curves and random states (weights, optimizer and schedule: test_trainer_thread.py)."""
 
+import contextlib
 import io
 import os
 import signal
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from commands import END_SLOWLY, EVALUATE_OFF, QUICK, REPORT_OFTEN, Training, run, wait_for
+from commands import END_SLOWLY, EVALUATE_OFF, PACED, QUICK, REPORT_OFTEN, Training, run, wait_for
 from policies import make_checkpoint
 from rich.console import Console
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -33,7 +34,7 @@ def newest_counters(folder: Path) -> Counters:
 @pytest.mark.skipif(os.name != "posix", reason="needs signals")
 def test_curves_continue_without_overlap_after_a_kill(tmp_path):
     folder = tmp_path / "logs" / "run"
-    options = [*QUICK, *EVALUATE_OFF, "--set", "run.name=run", "--set", "run.checkpoint_minutes=0.1"]
+    options = [*QUICK, *PACED, *EVALUATE_OFF, "--set", "run.name=run", "--set", "run.checkpoint_minutes=0.05"]
     with Training(tmp_path, *options, "--set", "run.agent_steps=1000000000", faults=REPORT_OFTEN) as training:
 
         def logged_on_both_sides_of_the_checkpoint() -> bool:
@@ -49,7 +50,7 @@ def test_curves_continue_without_overlap_after_a_kill(tmp_path):
         wait_for(lambda: not training.family(), 60, "the orphans to be gone")
     counters, before = newest_counters(folder), list(scalars_csv.read(folder))
     saved = counters.agent_steps
-    limit = f"run.agent_steps={saved + 1500}"
+    limit = f"run.agent_steps={saved + 500}"
     resumed = run("train", "--resume", "run", "--set", limit, cwd=tmp_path, faults=END_SLOWLY)
     assert resumed.returncode == 0, resumed.stdout + resumed.stderr
     assert f"Resuming at {saved:,} agent steps" in resumed.stdout
@@ -83,47 +84,51 @@ def end_request():
         signal.signal(number, handler)
 
 
-def test_average_network_is_resumed_beside_stateless_optimizer(tmp_path, end_request):
+@pytest.fixture
+def make_server(tmp_path, end_request):
+    """Makes the server of a run that is resumed from a checkpoint."""
+    with contextlib.ExitStack() as stack:
+
+        def make(stored):
+            spec = inspect_env(stored.config)
+            display = stack.enter_context(Display(Console(file=io.StringIO()), "test", load_world(stored.config)))
+            sizes = choose_sizes(stored.config, spec)
+            return Server(stored.config, sizes, RunFolder(tmp_path), spec, display, end_request, stored)
+
+        yield make
+
+
+def test_average_network_is_resumed_beside_stateless_optimizer(make_server):
     settings = ("environment.id=CartPole-v1", "system.agents=1", "algorithm.name=acer", "optimizer.name=sgd")
     stored = make_checkpoint(5, *settings)
     average = {name: tensor + 1 for name, tensor in stored.network.items()}
     stored = stored._replace(algorithm=average)
     assert stored.optimizer == {}
-    spec = inspect_env(stored.config)
-    with Display(Console(file=io.StringIO()), "test", load_world(stored.config)) as display:
-        sizes = choose_sizes(stored.config, spec)
-        server = Server(stored.config, sizes, RunFolder(tmp_path), spec, display, end_request, stored)
-        resumed = server.crew.trainer.learner.algorithm.state_dict()
+    resumed = make_server(stored).crew.trainer.learner.algorithm.state_dict()
     assert resumed.keys() == average.keys()
     assert all(torch.equal(tensor, average[name]) for name, tensor in resumed.items())
 
 
-def test_resume_without_update_keeps_the_checkpoint(tmp_path, end_request):
+def test_resume_without_update_keeps_the_checkpoint(tmp_path, make_server):
     """As after `--resume` with a wrong setting and Ctrl-C at once."""
     stored = make_checkpoint(5, "environment.id=CartPole-v1", "system.agents=1", "replay.methods=queue uniform")
-    spec = inspect_env(stored.config)
-    with Display(Console(file=io.StringIO()), "test", load_world(stored.config)) as display:
-        sizes = choose_sizes(stored.config, spec)
-        server = Server(stored.config, sizes, RunFolder(tmp_path), spec, display, end_request, stored)
-        server.save(1.0)
-        assert not list(tmp_path.rglob("*.pt"))
-        trainer = server.crew.trainer
-        trainer.counters = trainer.counters._replace(updates=trainer.counters.updates + 1)
-        server.save(1.0)
-        assert [path.name for path in tmp_path.rglob("*.pt")] == ["0000000005.pt"]
+    server = make_server(stored)
+    server.save(1.0)
+    assert not list(tmp_path.rglob("*.pt"))
+    trainer = server.crew.trainer
+    trainer.counters = trainer.counters._replace(updates=trainer.counters.updates + 1)
+    server.save(1.0)
+    assert [path.name for path in tmp_path.rglob("*.pt")] == ["0000000005.pt"]
 
 
-def test_random_states_are_resumed(tmp_path, end_request):
+def test_random_states_are_resumed(tmp_path, make_server):
     stored = make_checkpoint(5, "environment.id=CartPole-v1", "system.agents=1", "system.predictors=2")
     checkpoint.save(tmp_path / "5.pt", stored)
     stored = checkpoint.load(tmp_path / "5.pt")
-    spec = inspect_env(stored.config)
-    with Display(Console(file=io.StringIO()), "test", load_world(stored.config)) as display:
-        sizes = choose_sizes(stored.config, spec)
-        server = Server(stored.config, sizes, RunFolder(tmp_path), spec, display, end_request, stored)
-        server.crew.make_threads()
-        restore_generators(server.crew, stored.config, stored)
-        states = {name: generator.get_state() for name, generator in generators_of(server.crew).items()}
+    server = make_server(stored)
+    server.crew.make_threads()
+    restore_generators(server.crew, stored.config, stored)
+    states = {name: generator.get_state() for name, generator in generators_of(server.crew).items()}
     assert states.keys() == {"torch", "replay", "predictor-0", "predictor-1"}, "a new predictor starts from a seed"
     for name, state in stored.random.items():
         assert torch.equal(states[name], state), name

@@ -51,22 +51,6 @@ def assert_old_one_is_kept(path: Path) -> None:
     assert checkpoint.load(path).counters.agent_steps == 1
 
 
-@pytest.fixture
-def small_disk(tmp_path):
-    """A file system of 512 KiB."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", str(folder)]
-    if (
-        sys.platform != "linux"
-        or os.geteuid() != 0
-        or subprocess.run(mount, capture_output=True, check=False).returncode != 0
-    ):
-        pytest.skip("may not mount a file system here")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
-
-
 def test_full_disk_keeps_the_previous_checkpoint(small_disk):
     path = small_disk / "checkpoints" / "1.pt"
     checkpoint.save(path, make_checkpoint(agent_steps=1))
@@ -103,7 +87,7 @@ def test_non_finite_weights_are_not_saved(tmp_path, value):
 
 @pytest.mark.skipif(not hasattr(psutil.Process, "rlimit"), reason="needs prlimit")
 def test_training_continues_when_saving_fails(tmp_path):
-    options = [*QUICK, *EVALUATE_OFF, "--set", "run.name=run", "--set", "run.checkpoint_minutes=0.01"]
+    options = [*QUICK, *PACED, *EVALUATE_OFF, "--set", "run.name=run", "--set", "run.checkpoint_minutes=0.01"]
     folder, lines = tmp_path / "logs" / "run", []
 
     def listen(training):

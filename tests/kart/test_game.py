@@ -9,7 +9,6 @@ import shutil
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -39,13 +38,6 @@ LEFT, RIGHT, LEFT_B, RIGHT_B, LEFT_SLIDE, RIGHT_SLIDE = (
     ACTIONS[7],
     ACTIONS[8],
 )
-
-
-@pytest.fixture
-def console() -> Iterator[KartConsole]:
-    console = KartConsole(FOLDER)
-    yield console
-    console.close()
 
 
 def hold(console: KartConsole, names: list[str], ticks: int) -> dict[str, int]:

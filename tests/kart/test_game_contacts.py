@@ -3,7 +3,6 @@
 import hashlib
 import math
 import struct
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -24,13 +23,6 @@ ALONE = {
     "GhostValley.Act1": "57c88dc9687ed7a460d79e780a24fdfc2d0697dee8380e9eb31a431e53a28be9",
     "KoopaBeach.Act1": "6169406fb144511262fe0bffe9342805a7fe0301748990db5256d6bed6c1f26f",
 }  # fmt: skip
-
-
-@pytest.fixture
-def console() -> Iterator[KartConsole]:
-    console = KartConsole(FOLDER)
-    yield console
-    console.close()
 
 
 def started(console: KartConsole, opponents: int, circuit: str = "MarioCircuit.Act1", ticks: int = 120) -> None:

@@ -3,11 +3,10 @@
 import itertools
 import math
 import struct
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from karts import FOLDER, block_of
+from karts import block_of
 
 from kartrl.kart.block import Block, Coin
 from kartrl.kart.circuits.appearance.surfaces import CODES, SURFACES, Effect, Surface
@@ -21,13 +20,6 @@ ASPHALT = SURFACES[0]
 PLACE, COINS = 0x58, 0x52  # in the console's memory; x and y in 1/64 pixel
 FALLING, CARRIED = 20, 40  # ticks
 PLAIN = [surface for surface in SURFACES if surface.effect == Effect.NONE]
-
-
-@pytest.fixture
-def console() -> Iterator[KartConsole]:
-    console = KartConsole(FOLDER)
-    yield console
-    console.close()
 
 
 def bare() -> Block:

@@ -1,11 +1,10 @@
 """Opponents on the real emulator: scripted karts, ghosts placed from outside, and the rank."""
 
 import math
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from karts import CIRCUITS, FOLDER, ONE_OF_EACH_KIND, block_of
+from karts import CIRCUITS, ONE_OF_EACH_KIND, block_of
 
 from kartrl.errors import UserError
 from kartrl.kart.circuits.appearance.surfaces import SURFACES
@@ -15,13 +14,6 @@ pytest.importorskip("stable_retro", reason="no SNES emulator on this platform")
 
 GHOSTS = 0x80
 GROUND = slice(37, 108)  # rows of the picture
-
-
-@pytest.fixture
-def console() -> Iterator[KartConsole]:
-    console = KartConsole(FOLDER)
-    yield console
-    console.close()
 
 
 def idle(console: KartConsole, ticks: int) -> dict[str, int]:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from commands import wait_for
 from finished_runs import write_run
-from needs import needs_browser, needs_kart, open_browser
+from needs import needs_browser, needs_kart
 from playwright.sync_api import Browser, Page, expect
 from policies import CARTPOLE, KART, save_policy
 
@@ -24,12 +24,6 @@ HOSTILE = "<b onclick=f()>&\"'$\\frac$"
 
 pytestmark = needs_browser
 expect.set_options(timeout=LONG)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with open_browser() as opened:
-        yield opened
 
 
 @pytest.fixture(autouse=True)

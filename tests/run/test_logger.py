@@ -152,26 +152,12 @@ def test_full_disk_is_reported_once_and_survived(tmp_path, capfd):
     assert "Traceback" not in errors
 
 
-@pytest.fixture
-def small_disk(tmp_path):
-    """A folder on a disk of 256 KiB of its own."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    if subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(folder)], capture_output=True, check=False
-    ).returncode:
-        pytest.skip("may not mount a small disk")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
-
-
 def run_impatiently(config, folder, records, first_step):
     """The logger, which tries to write again ten times a second."""
     sinks.RETRY_SECONDS = 0.1
     logger.run(config, folder, records, first_step)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="needs a tmpfs")
 def test_logging_continues_once_the_disk_has_room(small_disk, capfd):
     records, sender = CONTEXT.Pipe(duplex=False)
     folder = small_disk / "run"

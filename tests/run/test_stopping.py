@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from commands import run
+from commands import PACED, QUICK, run
 
 from kartrl.config import read
 from kartrl.learning import checkpoint
@@ -78,9 +78,8 @@ def test_goal_ends_a_run_which_resumes_without_it(tmp_path):
     keys = ("stop_return=7", "stop_window=5", "stop_episodes=3", "agent_steps=1e9")
     options = [part for key in keys for part in ("--set", f"run.{key}")]
     off = ["--set", "evaluation.minutes=0", "--name", "goal"]
-    done = train("-c", "cartpole", *options, *off)
+    done = train(*QUICK, *PACED, *options, *off)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert re.search(r"Expected: about .* this configuration usually reaches a mean return of 475 after", done.stdout)
     rule = r"run\.stop_return = 7: mean return ([\d.]+) in 3 greedy episodes at ([\d,]+) steps"
     found = re.fullmatch(rf"goal \| Ended by {rule}", done.stdout.splitlines()[-1])
     assert found, done.stdout
@@ -96,6 +95,6 @@ def test_goal_ends_a_run_which_resumes_without_it(tmp_path):
     assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
     assert refused.stderr.endswith("--set run.stop_return=none\n")
     last = checkpoint.newest_readable(folder)[1].counters
-    again = train("--resume", "goal", "--set", "run.stop_return=none", "--steps", str(last.agent_steps + 1000))
+    again = train("--resume", "goal", "--set", "run.stop_return=none", "--steps", str(last.agent_steps + 300))
     assert again.stdout.splitlines()[-1].startswith("goal | Ended by run.agent_steps = "), again.stdout + again.stderr
     assert ended_by(folder).startswith("run.agent_steps = ")

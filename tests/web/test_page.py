@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 import pytest
 from commands import run, sockets, start, wait_for
-from needs import needs_browser, needs_kart, open_browser
+from needs import needs_browser, needs_kart
 from playwright.sync_api import Browser, Page, expect
 from policies import CARTPOLE, KART, save_policy
 from websockets.sync.client import connect
@@ -67,12 +67,6 @@ LINES = """async () => {
 
 pytestmark = needs_browser
 expect.set_options(timeout=LONG)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with open_browser() as opened:
-        yield opened
 
 
 @contextlib.contextmanager
