@@ -1,7 +1,7 @@
 """Training returns on Airstriker beside Stable-Baselines3's, by minutes: a picture.
 
     kartrl train -c airstriker --minutes 4 --seed 1 --name air-1 --set evaluation.minutes=0    (and seeds 2 and 3)
-    python benchmarks/peers/sb3_airstriker.py --minutes 4 --seed 1 > peer-1.log                (likewise)
+    $HOME/peers/sb3/bin/python benchmarks/peers/sb3_airstriker.py --minutes 4 --seed 1 > peer-1.log    (likewise)
     python benchmarks/airstriker_curve.py air-1 air-2 air-3 --peer peer-?.log -o docs/airstriker.png
 
 Each point is the mean score of the last 100 training episodes, whose actions are sampled.
