@@ -5,10 +5,11 @@ is the state before the first frame, `Header.txt` names the game. As in stable-r
 the first frame: its environment runs one frame on each reset.
 """
 
+import contextlib
 import io
 import zipfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -68,11 +69,30 @@ def read_movie(file: Path, buttons: Sequence[str | None] = BUTTONS) -> Movie:
     Raises:
         UserError: the file cannot be read, or is not such a movie.
     """
-    try:
-        with zipfile.ZipFile(file) as archive:
-            log, header, core = (_part(archive, name) for name in (LOG, HEADER, CORE))
-        fields = dict(line.partition(" ")[::2] for line in header.decode().splitlines())
+    with _naming(file), zipfile.ZipFile(file) as archive:
+        log, header, core = (_part(archive, name) for name in (LOG, HEADER, CORE))
         inputs = _inputs(log.decode().splitlines(), _places(buttons))
+        game, circuit = _names(header)
+    if not inputs:
+        raise UserError(f"{file}: the movie has no frames")
+    return Movie(game, circuit, core, inputs)
+
+
+def read_names(file: Path) -> tuple[str, str]:
+    """Of a .bk2, `Movie.game` and `Movie.circuit`.
+
+    Raises:
+        UserError: see `read_movie`.
+    """
+    with _naming(file), zipfile.ZipFile(file) as archive:
+        return _names(_part(archive, HEADER))
+
+
+@contextlib.contextmanager
+def _naming(file: Path) -> Iterator[None]:
+    """Context manager: what goes wrong when a movie is read is a UserError that names it."""
+    try:
+        yield
     except (
         OSError,
         EOFError,
@@ -85,9 +105,11 @@ def read_movie(file: Path, buttons: Sequence[str | None] = BUTTONS) -> Movie:
     ) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise UserError(f"{file}: cannot read this movie ({reason})") from error
-    if not inputs:
-        raise UserError(f"{file}: the movie has no frames")
-    return Movie(fields.get("GameName", "").strip(), fields.get("Circuit", "").strip(), core, inputs)
+
+
+def _names(header: bytes) -> tuple[str, str]:
+    fields = dict(line.partition(" ")[::2] for line in header.decode().splitlines())
+    return fields.get("GameName", "").strip(), fields.get("Circuit", "").strip()
 
 
 def _part(archive: zipfile.ZipFile, name: str) -> bytes:

@@ -1,95 +1,115 @@
-"""Policies in the same environment, side by side, frame by frame."""
+"""Players in the same environment, side by side, frame by frame."""
 
-import contextlib
 import math
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple, Protocol
 
 import pygame
-from rich.console import Console
 
 from kartrl.console.libretro import Image
-from kartrl.driving.driver import Driver, open_driver
+from kartrl.driving.driver import Driver
 from kartrl.envs.seeds import keep_generators, restore_generators
-from kartrl.errors import UserError
 from kartrl.viewer.podium import COLOURS, Result, shortened
-from kartrl.viewer.show import Show, rate_of
+from kartrl.viewer.rival import PolicyRival
+from kartrl.viewer.show import rate_of
 from kartrl.viewer.window import CARD, GREY, WHITE, Canvas, inside
 
 FILM_FPS = 30  # at most
 FOOT = 12  # height of the line below each picture, console pixels
 
 
+class Player(Protocol):
+    """Who plays an episode at a time, in an environment of its own."""
+
+    @property
+    def total(self) -> float:
+        """Its return so far."""
+
+    @property
+    def steps(self) -> int:
+        """Its steps so far."""
+
+    @property
+    def picture(self) -> Image:
+        """Its screen, uint8 [H, W, 3]."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether its episode has."""
+
+    @property
+    def over(self) -> bool:
+        """Whether it plays no more."""
+
+    def begin(self, level: str, seed: int) -> None:
+        """Begin an episode on a level; "" if there are none."""
+
+    def tick(self) -> None:
+        """Advance by a frame, until it is over."""
+
+
+class Racer(NamedTuple):
+    """Who takes part."""
+
+    name: str
+    rate: float  # frames per second of play
+    make: Callable[[bool], Player]  # of whether a policy acts greedily
+
+
 class Lane:
-    """A policy's episode, with the global random generators as if it were alone in this process.
+    """A player's episode, with the global random generators as if it were alone in this process.
 
     Args:
         seconds: of play, after which the episode is cut.
     """
 
-    def __init__(self, driver: Driver, name: str, greedy: bool, seconds: float) -> None:
-        self.name = name
-        self.show = Show(driver, driver.path, None, greedy, 0, lambda _: None)
-        self._seconds = seconds
+    def __init__(self, racer: Racer, greedy: bool, seconds: float) -> None:
+        self.name, self.player = racer.name, racer.make(greedy)
+        self._rate, self._seconds = racer.rate, seconds
 
-    def begin(self, place: int, seed: int) -> None:
-        """Begin an episode on a level, by its place."""
-        self.show.begin(place, seed)
+    def begin(self, level: str, seed: int) -> None:
+        """Begin an episode."""
+        self.player.begin(level, seed)
         self._ticks, self._generators = 0, keep_generators()
 
     @property
     def over(self) -> bool:
         """Whether it has ended, or was cut."""
-        return self.show.episode is not None or self._ticks >= self._seconds * self.show.rate
+        return self.player.over or self._ticks >= self._seconds * self._rate
 
     def advance(self, seconds: float) -> None:
         """Advance until so many seconds of play, or its end."""
         restore_generators(self._generators)
-        while not self.over and self._ticks + 1 <= seconds * self.show.rate + 1e-6:
-            self.show.tick()
+        while not self.over and self._ticks + 1 <= seconds * self._rate + 1e-6:
+            self.player.tick()
             self._ticks += 1
         self._generators = keep_generators()
 
-    @property
-    def total(self) -> float:
-        """The return so far."""
-        return self.show.moments[-1].total
-
-    @property
-    def steps(self) -> int:
-        """Agent steps so far."""
-        return len(self.show.moments) - 1
-
 
 class BesideContest:
-    """A `Contest` of episodes that several policies play at the same time; see `open_beside`."""
+    """A `Contest` of episodes that are played at the same time.
+
+    Args:
+        levels: their keys and names; the key is "" if there are none.
+    """
 
     has_camera = False
     headings = ("return", "agent steps", "ended")
 
-    def __init__(self, drivers: Sequence[Driver], names: Sequence[str]) -> None:
-        self.names = names
-        self._drivers = drivers
+    def __init__(self, racers: Sequence[Racer], levels: Mapping[str, str]) -> None:
+        self.names = [racer.name for racer in racers]
+        self._racers, self._keys, self.levels = racers, [*levels], [*levels.values()]
+        fastest = max(racer.rate for racer in racers)
+        self.fps = fastest / max(1, round(fastest / FILM_FPS))
 
     def prepare(self, greedy: bool, device: str, seed: int, seconds: float, tell: Callable[[str], None]) -> None:
-        self._lanes = [
-            Lane(driver, name, greedy, seconds) for driver, name in zip(self._drivers, self.names, strict=True)
-        ]
+        self._lanes = [Lane(racer, greedy, seconds) for racer in self._racers]
         self._seed, self._tell = seed, tell
-
-    @property
-    def levels(self) -> list[str]:
-        world = self._drivers[0].world
-        return [world.name_level(level) for level in self._drivers[0].levels] or [world.config.environment.id]
-
-    @property
-    def fps(self) -> float:
-        rates = [rate_of(driver) for driver in self._drivers]
-        return max(rates) / max(1, round(max(rates) / FILM_FPS))
 
     def frames(self, place: int, canvas: Canvas | None, camera: int | None) -> Iterator[Image | None]:
         for lane in self._lanes:
-            lane.begin(place, self._seed)
+            lane.begin(self._keys[place], self._seed)
         frame = 0
         while True:
             self._tell(f"{self.levels[place]}, {frame / self.fps:.0f} s")
@@ -104,43 +124,26 @@ class BesideContest:
 
     @property
     def pictures(self) -> list[Image]:
-        return [lane.show.picture for lane in self._lanes]
+        return [lane.player.picture for lane in self._lanes]
 
     def results(self) -> list[Result]:
         return [
-            Result(number, lane.name, (-lane.total,), f"return {lane.total:,.1f}")
+            Result(number, lane.name, (-lane.player.total,), f"return {lane.player.total:,.1f}")
             for number, lane in enumerate(self._lanes)
         ]
 
     def cells(self, number: int) -> list[str]:
-        lane = self._lanes[number]
-        return [f"{lane.total:,.2f}", f"{lane.steps:,}", "yes" if lane.show.episode else "no"]
+        player = self._lanes[number].player
+        return [f"{player.total:,.2f}", f"{player.steps:,}", "yes" if player.ended else "no"]
 
     def fields(self, number: int) -> dict[str, object]:
-        lane = self._lanes[number]
-        return {"return": lane.total, "length": lane.steps, "ended": lane.show.episode is not None}
+        player = self._lanes[number].player
+        return {"return": player.total, "length": player.steps, "ended": player.ended}
 
 
-@contextlib.contextmanager
-def open_beside(
-    paths: Sequence[Path], names: Sequence[str], levels: Sequence[str], device: str, console: Console
-) -> Iterator[BesideContest]:
-    """Context manager: policies of the same environment, each in its own.
-
-    Args:
-        levels: as a user names them; empty if there are none.
-
-    Raises:
-        UserError: see `open_driver`; or a process can have one environment alone.
-    """
-    with contextlib.ExitStack() as stack:
-        drivers = []
-        for path in paths:
-            driver = stack.enter_context(open_driver(path, levels, device, True, console))
-            if 0 < driver.most_envs < len(paths):
-                raise UserError(f"{driver.world.config.environment.id}: a process can have {driver.most_envs} at most")
-            drivers.append(driver)
-        yield BesideContest(drivers, names)
+def racer_of(driver: Driver, name: str) -> Racer:
+    """A policy; its environment must render."""
+    return Racer(name, rate_of(driver), partial(PolicyRival, driver))
 
 
 def _draw(canvas: Canvas, title: str, lanes: Sequence[Lane]) -> None:
@@ -155,9 +158,9 @@ def _draw(canvas: Canvas, title: str, lanes: Sequence[Lane]) -> None:
         place = pygame.Rect(whole.left + column * width, whole.top + 12 * u + row * height, width, height)
         place = place.inflate(-4 * u, -4 * u)
         above = pygame.Rect(place.left, place.top, place.width, place.height - FOOT * u)
-        canvas.image(lane.show.picture, inside(above, lane.show.picture))
+        canvas.image(lane.player.picture, inside(above, lane.player.picture))
         foot = pygame.Rect(place.left, place.bottom - FOOT * u + 1 * u, place.width, (FOOT - 1) * u)
         canvas.box(foot, CARD, border=COLOURS[number])
         canvas.text(shortened(lane.name), 7, WHITE, foot.left + 4 * u, foot.top + 3 * u)
         ended = ", ended" if lane.over else ""
-        canvas.text(f"{lane.total:,.1f}{ended}", 7, WHITE, foot.right - 4 * u, foot.top + 3 * u, "right")
+        canvas.text(f"{lane.player.total:,.1f}{ended}", 7, WHITE, foot.right - 4 * u, foot.top + 3 * u, "right")

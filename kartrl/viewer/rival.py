@@ -11,7 +11,7 @@ from kartrl.viewer.show import Image, Show
 
 
 class PolicyRival:
-    """A policy that plays one episode at a time.
+    """A policy that plays one episode at a time, on a level and from a seed.
 
     Args:
         driver: used by this alone; its environment must render.
@@ -27,23 +27,38 @@ class PolicyRival:
         return self._show.moments[-1].total
 
     @property
+    def steps(self) -> int:
+        """Its agent steps so far."""
+        return len(self._show.moments) - 1
+
+    @property
     def picture(self) -> Image:
         """Its screen, uint8 [H, W, 3]."""
         return self._show.picture
 
-    def begin(self, level: str) -> None:
-        """Begin again on a level.
+    @property
+    def ended(self) -> bool:
+        """Whether its episode has."""
+        return self._show.episode is not None
+
+    @property
+    def over(self) -> bool:
+        """Whether it plays no more."""
+        return self.ended
+
+    def begin(self, level: str, seed: int = 0) -> None:
+        """Begin again on a level; "" if there are none.
 
         Raises:
             UserError: it is not one of the driver's.
         """
         if level not in self._show.levels:
             raise UserError(f"the policy does not begin at {level!r}, only at {', '.join(self._show.levels)}")
-        self._show.begin(self._show.levels.index(level), 0)
+        self._show.begin(self._show.levels.index(level), seed)
 
     def tick(self) -> None:
         """Advance by a frame, until its episode has ended."""
-        if self._show.episode is None:
+        if not self.ended:
             self._show.tick()
 
 

@@ -1,5 +1,7 @@
 """`kartrl race`: policies, recorded drives and the scripted driver against each other; its films are decoded again."""
 
+import contextlib
+import itertools
 import json
 import re
 from pathlib import Path
@@ -10,21 +12,25 @@ import pytest
 from documented_fields import check_fields, documented
 from needs import needs_kart
 from PIL import Image
-from players import B, begun, drive, some_driving
+from players import LEFT, RIGHT, B, begun, drive, some_driving
 from policies import CARTPOLE, KART, save_policy
 
 from kartrl.cli import main
-from kartrl.console.movie import write_movie
+from kartrl.console.movie import read_movie, write_movie
 from kartrl.driving.driver import open_driver
 from kartrl.kart.console import KartConsole
 from kartrl.kart.game_files import BUNDLED, GAMES
 from kartrl.kart.race.drives import Grid, Recording, drive_inputs, drive_policy, open_grid, script
 from kartrl.kart.race.film import RaceFilm
+from kartrl.retro.console import RetroConsole
+from kartrl.retro.library import find_game
+from kartrl.retro.play import Play
 from kartrl.viewer.podium import COLOURS
 from kartrl.viewer.window import Canvas
 
 ACT1, ACT2 = "MarioCircuit.Act1", "MarioCircuit.Act2"
 SHORT = ["-l", ACT1, "--seconds", "3"]
+AIRSTRIKER = ("environment.id=retro/Airstriker-Genesis-v0", "retro.actions=none left B", "model.hidden_size=16")
 FILMED = ("environment.id=filmed:Filmed-v0", "model.hidden_size=16")
 
 
@@ -34,6 +40,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("racers")
     save_policy(folder / "logs" / "small", KART)
     save_policy(folder / "logs" / "large", [*KART, "environment.frame_skip=5", "environment.frame_stack=3"])
+    save_policy(folder / "logs" / "airstriker", AIRSTRIKER)
     save_policy(folder / "logs" / "pole", CARTPOLE)
     save_policy(folder / "logs" / "pole-2", [*CARTPOLE, "model.hidden_size=32"], agent_steps=2000)
     stage, session = begun(circuits=(ACT1,))
@@ -41,6 +48,27 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         drive(session, [B] * 20 + some_driving(140))
         write_movie(folder / "mine.bk2", session.movie())
     return folder
+
+
+def shoot(file: Path, frames: int = 400, after: int = 0) -> list[float]:
+    """Play Airstriker, and record it; returns the return after each frame.
+
+    Args:
+        after: frames that are played before it begins.
+    """
+    with contextlib.closing(RetroConsole(find_game("Airstriker-Genesis-v0"))) as console:
+        played, totals = Play(console, ["Level1"]), [0.0]
+        for _ in range(after):
+            played.advance(B)
+        state = console.save()
+        for held in itertools.islice(itertools.cycle((B, LEFT, B, RIGHT)), frames // 4):
+            for _ in range(4):
+                played.advance(held)
+                totals.append(played.total)
+        played.save_movie(file)
+        if after:
+            write_movie(file, read_movie(file)._replace(state=state))
+    return totals
 
 
 @pytest.fixture
@@ -158,11 +186,15 @@ def test_the_leader_is_filmed_and_gaps_are_those_at_gates(consoles: list[KartCon
     assert np.array_equal(consoles[0].picture()[20:36, :60].repeat(3, 0).repeat(3, 1), last[60:108, :180])
 
 
+def common_fields() -> list[str]:
+    """The fields of races in all environments."""
+    return [field for field in documented("race") if not re.search("finished|seconds|laps|gaps|gates", field)]
+
+
 def test_policies_of_other_environments_play_side_by_side(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["race", "pole", "pole-2", "-o", "poles", "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
-    common = [field for field in documented("race") if not re.search("finished|seconds|laps|gaps|gates", field)]
-    check_fields(said, [*common, *documented("race", 1)])
+    check_fields(said, [*common_fields(), *documented("race", 1)])
     results = {one["name"]: one for one in said["races"][0]["results"]}
     assert said["races"][0]["level"] == "CartPole-v1"
     codec, pixels, fps, pictures = decode(here / "poles.mp4")
@@ -175,6 +207,30 @@ def test_policies_of_other_environments_play_side_by_side(here: Path, capsys: py
         assert (results[name]["return"], results[name]["length"]) == (alone["return"], alone["length"])
     best = max(results.values(), key=lambda one: one["return"])
     assert best["place"] == 1
+
+
+@needs_kart
+@pytest.mark.parametrize("racers", [["airstriker", "one.bk2", "two.bk2"], ["two.bk2", "one.bk2"]])
+def test_recorded_retro_drives_race_by_their_returns(
+    racers: list[str], here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    totals = {"one": shoot(Path("one.bk2")), "two": shoot(Path("two.bk2"), 160)}
+    assert totals["one"][-1] > 0
+    assert main(["race", *racers, "--seconds", "6", "--no-film", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    check_fields(said, [*common_fields(), *documented("race", 1)])
+    named = [one["name"] for one in said["competitors"]]
+    assert named == [name.removesuffix(".bk2").replace("airstriker", "airstriker 1000") for name in racers]
+    (race,) = said["races"]
+    assert race["level"] == "Level1"
+    for one in race["results"]:
+        if one["name"] in totals:
+            frames = min(len(totals[one["name"]]) - 1, 360)
+            assert (one["return"], one["length"], one["ended"]) == (totals[one["name"]][frames], frames, False)
+    if racers[0] == "airstriker":
+        assert main(["race", *racers, "--seconds", "1", "-o", "a.mp4"]) == 0
+        *_, pictures = decode(here / "a.mp4")
+        assert len(pictures) == 1 + (1 + 5) * 30
 
 
 @needs_kart
@@ -218,7 +274,16 @@ def test_grand_prix_adds_points(here: Path, capsys: pytest.CaptureFixture[str]) 
         (["small", "missing.bk2"], "no such recorded drive"),
         (["small", "pole"], "trained on CartPole-v1, not on kartrl/Kart-v0"),
         (["pole", "scripted"], "scripted driver races on kart circuits alone"),
-        (["pole", "mine.bk2"], "recorded drives race on kart circuits alone"),
+        (["pole", "mine.bk2"], "recorded drives are of the kart and of retro games; there are none of CartPole-v1"),
+        (["airstriker", "mine.bk2"], "mine.bk2: recorded in KartRL-Snes, not in Airstriker-Genesis-v0"),
+        (["airstriker", "scripted"], "scripted driver races on kart circuits alone"),
+        (["airstriker", "shots.bk2", "-l", "power on"], "shots.bk2: begins at Level1, not at power on"),
+        (["airstriker", "late-shots.bk2"], "late-shots.bk2: does not start where episodes at Level1 do"),
+        (["airstriker", "nowhere.bk2"], "nowhere.bk2: recorded in Nowhere-Nes-v0, not in Airstriker-Genesis-v0"),
+        (["small", "shots.bk2"], "shots.bk2: recorded in Airstriker-Genesis-v0, not on a kart circuit"),
+        (["nowhere.bk2", "shots.bk2"], "stable-retro has no game 'Nowhere-Nes-v0'; the nearest is"),
+        (["shots", "airstriker", "-l", "power on"], "shots: of its recorded drives, none begins at power on"),
+        (["shots", "airstriker"], "shots/a.bk2 and shots/b.bk2 begin at Level1; name one"),
         (["pole", "pole-2", "-l", ACT1], "has no levels"),
         (["pole", "pole-2", "--camera", "pole"], "all are seen side by side"),
         (["scripted", "mine.bk2", "-l", ACT2], f"mine.bk2: recorded on {ACT1}, not on {ACT2}"),
@@ -244,6 +309,12 @@ def test_bad_racers_are_one_line_and_leave_nothing(
             movie = drive(session, [B] * 9).movie()
             state = session.console.save() if ticks else movie.state
         write_movie(here / f"{name}.bk2", movie._replace(circuit=ACT1, state=state))
+    if any("shots" in name or "nowhere" in name for name in arguments):
+        (here / "shots").mkdir()
+        for name in ("shots.bk2", "shots/a.bk2", "shots/b.bk2", "nowhere.bk2"):
+            shoot(here / name, 8)
+        shoot(here / "late-shots.bk2", 8, after=60)
+        write_movie(here / "nowhere.bk2", read_movie(here / "nowhere.bk2")._replace(game="Nowhere-Nes-v0"))
     before = {*here.iterdir()}
     assert main(["race", *arguments]) == 2
     (line,) = capsys.readouterr().err.splitlines()

@@ -24,8 +24,8 @@ def add_arguments(parser: Parser) -> None:
         nargs="+",
         metavar="RUN",
         type=policy,
-        help=f"two or more policies, each {POLICY}; on circuits also recorded drives, which `play -o FILE.bk2` writes, "
-        "and `scripted`, the scripted driver",
+        help=f"two or more policies, each {POLICY}; on circuits and in retro games also recorded drives, which "
+        "`play -o FILE.bk2` writes; on circuits also `scripted`, the scripted driver",
     )
     add_levels(
         parser,
