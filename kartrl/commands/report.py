@@ -30,7 +30,7 @@ def add_arguments(parser: Parser) -> None:
         nargs="*",
         metavar="RUN",
         type=os.path.expanduser,
-        help="a run's name or folder; several are compared (default: the newest)",
+        help="a run's name or folder, or an experiment's; several are compared (default: the newest)",
     )
     parser.add_argument(
         "-o", "--output", type=user_path, metavar="FILE", help="the HTML file (default: named after the run, here)"
@@ -55,10 +55,11 @@ def run(options: argparse.Namespace) -> int:
     from kartrl.report.driven import look  # these load torch
     from kartrl.report.page import make_page
     from kartrl.report.runs import read_runs
-    from kartrl.run.folders import find_run
+    from kartrl.run.folders import find_runs
 
     console = Console()
-    folders = list({find_run(name).resolve(): find_run(name) for name in options.runs}.values()) or [_newest(console)]
+    named = [folder for name in options.runs for folder in find_runs(name)]
+    folders = [*{folder.resolve(): folder for folder in named}.values()] or [_newest(console)]
     name = safe_name(folders[0].resolve().name) if len(folders) == 1 else "report"
     file = output_file(options.output, name, ".html")
     check_replaceable({file: None}, options.force)
@@ -67,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
     runs = read_runs(folders, options.metric, options.by)
     with Progress(console, None) as progress:
         shown = look(runs, options.state, options.episodes, options.max_steps, console, progress.tell)
-    page = make_page(runs, shown).encode()
+    page = make_page(runs, shown)
     try:
         write_whole(file, page)
     except OSError as error:

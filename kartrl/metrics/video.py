@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, ClassVar, Self
 
 import av
 import cv2
@@ -36,6 +36,11 @@ class Mp4Writer:
     Raises:
         OSError: when the writer is entered or left: the file cannot be written.
     """
+
+    FORMAT, CODEC = "mp4", "libx264"
+    MUXING: ClassVar = {"movflags": "+faststart"}
+    # with mbtree, x264 reads memory that it has not written: the same frames would not give the same file
+    ENCODING: ClassVar = {"crf": "26", "preset": "veryfast", "x264-params": "mbtree=0"}
 
     def __init__(self, path: Path, fps: float, most_bits: int | None = None) -> None:
         self._path, self._fps, self._most_bits = path, fps, most_bits
@@ -66,18 +71,23 @@ class Mp4Writer:
         with contextlib.ExitStack() as stack:
             temporary = stack.enter_context(whole_file(self._path))
             temporary.touch()  # FFmpeg would open it only with the first frame
-            options = {"movflags": "+faststart"}
-            self._container = stack.enter_context(
-                av.open(os.path.abspath(temporary), "w", format="mp4", options=options)
-            )
-            self._stream = self._container.add_stream("libx264", rate=Fraction(self._fps).limit_denominator(1001))
+            name, options = os.path.abspath(temporary), dict(self.MUXING)
+            self._container = stack.enter_context(av.open(name, "w", format=self.FORMAT, options=options))
+            rate = Fraction(self._fps).limit_denominator(1001)
+            stream: Any = self._container.add_stream(self.CODEC, rate=rate)
+            self._stream = stream
             self._stream.pix_fmt = "yuv420p"
-            limits = {} if self._most_bits is None else dict.fromkeys(("maxrate", "bufsize"), f"{self._most_bits}")
-            # with mbtree, x264 reads memory that it has not written: the same frames would not give the same file
-            self._stream.options = {"crf": "26", "preset": "veryfast", "x264-params": "mbtree=0", **limits}
+            self._stream.options = {
+                **self.ENCODING,
+                **({} if self._most_bits is None else self._limits(self._most_bits)),
+            }
             stack.push(self._finish)
             self._open = stack.pop_all()
         return self
+
+    def _limits(self, most_bits: int) -> dict[str, str]:
+        # with several threads, how many bits are left for a frame depends on how far the others are
+        return dict.fromkeys(("maxrate", "bufsize"), f"{most_bits}") | {"threads": "1"}
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -89,6 +99,17 @@ class Mp4Writer:
         if self.frames and kind is None:
             for packet in self._stream.encode():
                 self._container.mux(packet)
+
+
+class WebmWriter(Mp4Writer):
+    """As `Mp4Writer`, but a WebM of VP9, for browsers that are built without H.264."""
+
+    FORMAT, CODEC = "webm", "libvpx-vp9"
+    MUXING: ClassVar = {"fflags": "+bitexact"}  # no random numbers
+    ENCODING: ClassVar = {"crf": "36", "deadline": "realtime", "cpu-used": "8", "threads": "1"}
+
+    def _limits(self, most_bits: int) -> dict[str, str]:
+        return dict.fromkeys(("b", "maxrate", "bufsize"), f"{most_bits}")
 
 
 def gif(frames: Sequence[np.ndarray], fps: float, colours: int = 24) -> bytes:

@@ -20,7 +20,7 @@ from kartrl.envs.worlds import CONSOLE_FPS, load_world
 from kartrl.envs.wrappers.pictures import picture_of
 from kartrl.errors import UserError, located
 from kartrl.metrics.event_writer import newest_images
-from kartrl.metrics.video import Mp4Writer
+from kartrl.metrics.video import Mp4Writer, WebmWriter
 from kartrl.report.levels import USES, driven_table, evaluation_table, training_table
 from kartrl.report.runs import Runs, Told
 from kartrl.run.evaluation.turns import mixed
@@ -39,6 +39,7 @@ class Film(NamedTuple):
 
     title: str
     mp4: bytes
+    webm: bytes  # the same, for browsers without H.264
     still: np.ndarray  # one of its pictures, uint8 [H, W, 3]
 
 
@@ -174,16 +175,18 @@ def _frames(driver: Driver, level: str, rate: float) -> Iterator[np.ndarray]:
 def _encoded(title: str, frames: Iterable[np.ndarray], fps: float, most_bytes: int, tell: Tell) -> Film:
     still: np.ndarray | None = None
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "film.mp4"
-        with Mp4Writer(file, fps, int(8 * most_bytes / (SECONDS + 2))) as mp4:
+        files = Path(folder) / "film.mp4", Path(folder) / "film.webm"
+        most_bits = int(8 * most_bytes / (SECONDS + 2))
+        with Mp4Writer(files[0], fps, 2 * most_bits // 3) as mp4, WebmWriter(files[1], fps, most_bits // 3) as webm:
             for frame in frames:
                 if mp4.frames <= fps:  # that after a second
                     still = frame.copy()
                 mp4.add(frame)
+                webm.add(frame)
                 tell(f"filming {title}, {mp4.frames / fps:.0f} s")
         if still is None:
             raise UserError("there are no pictures")
-        return Film(title, file.read_bytes(), still)
+        return Film(title, files[0].read_bytes(), files[1].read_bytes(), still)
 
 
 def left_by(told: Told, most_bytes: int, tell: Tell) -> tuple[list[Film], list[Picture]]:

@@ -2,6 +2,7 @@
 
 import base64
 import io
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +18,27 @@ from kartrl.report import runs as told
 from kartrl.report.driven import Shown
 from kartrl.report.runs import Runs
 
+LARGEST = 9_900_000  # bytes of a page
 QUALITY = 82  # of pictures, in WebP
 
 
-def make_page(runs: Runs, shown: Shown) -> str:
+def make_page(runs: Runs, shown: Shown) -> bytes:
     """The HTML; the same for the same runs, and what was driven, on the same machine.
 
-    Paths in the user's home folder begin with ~.
+    Paths in the user's home folder begin with ~. What would make it larger than `LARGEST` is left out, the largest film
+    first, with a note.
     """
+    while len(page := _page(runs, shown).encode()) > LARGEST and (shown.films or shown.pictures):
+        left = sorted(shown.films, key=lambda film: len(film.mp4) + len(film.webm))[:-1]
+        pictures = shown.pictures if shown.films else shown.pictures[: len(shown.pictures) // 2]
+        gone = [*{film.title for film in shown.films} - {film.title for film in left}]
+        gone += [picture.title for picture in shown.pictures[len(pictures) :]]
+        notes = [f"{title}: left out, as the page would be larger than 10 MB" for title in gone]
+        shown = shown._replace(films=left, pictures=pictures, notes=[*shown.notes, *notes])
+    return page
+
+
+def _page(runs: Runs, shown: Shown) -> str:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -33,7 +47,7 @@ def make_page(runs: Runs, shown: Shown) -> str:
         lstrip_blocks=True,
         finalize=_without_home,
     )
-    environment.filters.update(webp=_webp, mp4=lambda data: _uri("video/mp4", data))
+    environment.filters.update(webp=_webp, mp4=partial(_uri, "video/mp4"), webm=partial(_uri, "video/webm"))
     labels, tasks = list(runs.told), runs.comparison.tasks
     names = [one.run.name for one in runs.every]
     context: dict[str, Any] = {

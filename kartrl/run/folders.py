@@ -111,6 +111,18 @@ def find_run(name: str, logs: Path | None = None) -> Path:
     raise UserError(f"{name}: no such run{nearest(name, logs)}")
 
 
+def find_runs(name: str) -> list[Path]:
+    """The run that a user names, see `find_run`; or all of an experiment, by its folder or its name.
+
+    Raises:
+        UserError: there is none.
+    """
+    for folder in (Path(name), Run().logs_folder / name):
+        if not (folder / CONFIG).is_file() and not has_checkpoint(folder) and (runs := runs_in(folder)):
+            return runs
+    return [find_run(name)]
+
+
 def find_newest(fits: Callable[[Config], bool]) -> Path | None:
     """The best checkpoint (else the newest) of the newest run in logs whose configuration fits; None if there is none.
 

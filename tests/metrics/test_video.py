@@ -10,7 +10,7 @@ import pytest
 from commands import environment
 from PIL import Image
 
-from kartrl.metrics.video import Mp4Writer, contact_sheet, gif, png, shrunk
+from kartrl.metrics.video import Mp4Writer, WebmWriter, contact_sheet, gif, png, shrunk
 
 FILM = """
 import sys
@@ -115,3 +115,18 @@ def test_same_frames_give_the_same_file(tmp_path):
             timeout=60,
         )
     assert (tmp_path / "85.mp4").read_bytes() == (tmp_path / "170.mp4").read_bytes()
+
+
+@pytest.mark.parametrize("writer", [Mp4Writer, WebmWriter])
+def test_a_film_of_few_bits_is_the_same_each_time(writer, tmp_path):
+    picture = np.random.default_rng(0).integers(0, 64, (224, 256, 3), np.uint8) * 2
+    files = set()
+    for number in range(4):
+        path = tmp_path / f"{number}"
+        with writer(path, 30, 1_200_000) as film:
+            for shift in range(60):
+                film.add(np.roll(picture, 3 * shift, 1))
+        files.add(path.read_bytes())
+    assert len(files) == 1
+    with av.open(str(tmp_path / "0")) as container:
+        assert sum(1 for _ in container.decode(video=0)) == 60

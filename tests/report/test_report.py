@@ -17,6 +17,9 @@ from policies import CARTPOLE, KART, save_policy
 from kartrl.cli import main
 from kartrl.metrics.event_writer import EventWriter
 from kartrl.metrics.video import gif, png
+from kartrl.report.driven import Film, Shown
+from kartrl.report.page import make_page
+from kartrl.report.runs import read_runs
 
 LONG = 60_000  # milliseconds, for a busy machine
 LARGEST = 10_000_000  # bytes
@@ -72,8 +75,8 @@ def wait_for_film(page: Page) -> None:
 
 def test_report_of_seeds_opens_alone_and_its_film_plays(browser: Browser, capsys: pytest.CaptureFixture[str]) -> None:
     for seed in (1, 2, 3):
-        run_of(f"pole-{seed}", "optimizer.learning_rate=0.00123", seed=seed)
-    assert main(["report", "pole-1", "logs/pole-2", "pole-3", "./logs/pole-1"]) == 0
+        run_of(f"poles/pole-{seed}", "optimizer.learning_rate=0.00123", seed=seed)
+    assert main(["report", "pole-1", "poles", "./logs/poles/pole-1"]) == 0
     file = Path("report.html")
     assert "Report: report.html" in capsys.readouterr().out
     assert file.stat().st_size < LARGEST
@@ -98,6 +101,10 @@ def test_report_of_seeds_opens_alone_and_its_film_plays(browser: Browser, capsys
         film.evaluate("film => film.play()")
         wait_for(lambda: film.evaluate("film => film.currentTime") > 0.3, 60, "it to play")
         assert film.evaluate("film => film.duration") > 4
+        kinds = [one.get_attribute("type") for one in page.locator("video source").all()]
+        assert [kind.partition(";")[0] for kind in kinds] == ["video/mp4", "video/webm"]
+        film.evaluate("film => { film.firstChild.remove(); film.load(); film.play(); }")  # a browser without H.264
+        wait_for(lambda: film.evaluate("film => film.currentTime") > 0.3, 60, "the other one to play")
 
 
 def test_report_takes_the_colours_and_width_of_its_reader(browser: Browser) -> None:
@@ -245,6 +252,17 @@ def test_unusable_input_is_refused_in_one_line(
     (line,) = capsys.readouterr().err.splitlines()
     assert words in line
     assert [path for path in here.iterdir() if path.is_file()] == []
+
+
+def test_what_makes_a_page_too_large_is_left_out() -> None:
+    runs, image = read_runs([run_of("pole")], "episodic_return", "algorithm.name"), np.zeros((4, 4, 3), np.uint8)
+    films = [Film(name, bytes(size), b"", image) for name, size in (("small", 2), ("large", 5_000_000))]
+    shown = Shown([*films, Film("larger", b"", bytes(6_000_000), image)], [], [], ["a note"])
+    page = make_page(runs, shown)
+    assert len(page) < LARGEST
+    assert page.count(b"<video") == 2
+    assert b"larger: left out, as the page would be larger than 10 MB" in page
+    assert b"a note" in page
 
 
 def test_films_of_many_groups_stay_small(browser: Browser) -> None:

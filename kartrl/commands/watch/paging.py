@@ -11,7 +11,7 @@ from rich.console import Console
 from kartrl.commands.shared.policy import find_policy, fitting
 from kartrl.driving.driver import open_driver
 from kartrl.errors import UserError
-from kartrl.run.folders import find_checkpoint, find_run, find_training, names_policy
+from kartrl.run.folders import find_checkpoint, find_runs, find_training, names_policy
 from kartrl.run.run_folder import is_training
 from kartrl.web.choices import Choices
 from kartrl.web.server import PageServer
@@ -45,7 +45,7 @@ def page(
         UserError: a policy, a level or the device is missing, the environment does not render, or the port is taken.
     """
     say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
-    named = [_source(name) for name in names]
+    named = [one for name in names for one in _sources(name)]
     opened = partial(open_driver, levels=levels, device=device, render=True, console=console, overrides=overrides)
     with contextlib.closing(PageServer(host, port)) as server:
         say(f"Watch at {server.address} (Ctrl-C ends)")
@@ -89,13 +89,13 @@ def _wait(server: PageServer, text: str) -> None:
         server.messages.get(timeout=IDLE_SECONDS)
 
 
-def _source(name: str) -> tuple[Path, Path | None]:
-    """A checkpoint file twice; or the folder of a run, and its best checkpoint, None if it is followed."""
+def _sources(name: str) -> list[tuple[Path, Path | None]]:
+    """A checkpoint file twice; or the folder of each run, and its best checkpoint, None if it is followed."""
     if names_policy(name):
         path = find_checkpoint(name, "watch")
-        return path, path
-    folder = find_run(name)
-    return folder, None if is_training(folder) else find_checkpoint(name, "watch")
+        return [(path, path)]
+    runs = find_runs(name)
+    return [(one, None if is_training(one) else find_checkpoint(str(one), "watch")) for one in runs]
 
 
 def _default(levels: bool, console: Console) -> tuple[Path, Path | None]:
