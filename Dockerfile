@@ -1,8 +1,8 @@
-# docker build -t kartrl . && docker run -p 127.0.0.1:6006:6006 -p 127.0.0.1:6007:6007 kartrl         (docs/docker.md tells the rest)
+# docker build -t kartrl . && docker run -p 6006:6006 -p 6007:6007 kartrl         (docs/docker.md tells the rest)
 ARG BASE=python:3.11-slim-bookworm
 FROM ${BASE}
 
-# tini is PID 1: it hands signals on and buries orphans.
+# tini is PID 1: it hands signals on and reaps orphans.
 RUN apt-get update \
     && apt-get install -y --no-install-recommends tini \
     && rm -rf /var/lib/apt/lists/*
