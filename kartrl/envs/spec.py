@@ -257,6 +257,22 @@ def leaves(space: gymnasium.Space[Any], name: str = "") -> Iterator[tuple[str, g
         yield name, space
 
 
+def columns_of(space: gymnasium.Space[Any], names: tuple[str, ...]) -> list[tuple[str, tuple[str, ...]]]:
+    """Of each column of an action its name, which may be "", and the names of its alternatives, () if they have none.
+
+    Args:
+        names: see `World.action_names`.
+    """
+    columns = list[tuple[str, tuple[str, ...]]]()
+    for name, leaf in leaves(space):
+        part = _part(leaf, name)
+        own = [f"{name} {place}" if name and part.columns > 1 else name for place in range(1, part.columns + 1)]
+        own = [*names] if isinstance(part, Binary) and len(names) == part.columns else own
+        sizes = part.sizes if isinstance(part, Discrete) else (0,) * part.columns
+        columns += [(word, names * (len(names) == size)) for word, size in zip(own, sizes, strict=True)]
+    return columns
+
+
 def has_bound(bound: np.ndarray) -> np.ndarray:
     """Where floats have this bound, bool."""
     return np.abs(bound) < NO_BOUND

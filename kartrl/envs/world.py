@@ -183,13 +183,21 @@ class World(WorldLevels, ABC):
         return ()
 
     def action_names(self, env: Env) -> tuple[str, ...]:
-        """Names of the alternatives of an environment whose actions are a single choice, such as `RIGHT`; () if none.
+        """Names of an environment's alternatives, if all its choices have the same, such as `RIGHT`, or of its bits.
 
         Args:
             env: from `open_env`.
+
+        Returns:
+            () if they have none.
         """
         given = getattr(env.unwrapped, "get_action_meanings", None)  # as Atari's and MiniGrid's have it
         return tuple(map(str, given())) if callable(given) else ()
+
+    @property
+    def joypad(self) -> tuple[str | None, ...]:
+        """Names of a console's buttons, as they are in `action_names`, by their bits in libretro; () if it has none."""
+        return ()
 
     def reward_parts(self, info: dict[str, Any]) -> dict[str, float]:
         """The terms of a step's reward, from its `info`: by default its numbers `reward_...`, as MuJoCo's name them."""

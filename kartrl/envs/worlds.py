@@ -18,6 +18,17 @@ IMAGE_KEYS = {"frame_stack", "height", "width", "grayscale", "crop", "mirrored_a
 ATARI_KEYS = {"frame_skip", "noop_max", "life_loss_ends"}
 ATARI_OWN = {"kwargs.frameskip", "kwargs.obs_type"}  # which kartrl sets
 CONSOLE_FPS = 60  # of both SNES and Atari
+ACTIONS = {  # of Gymnasium's environments, by their classes
+    "AcrobotEnv": ("left", "none", "right"),
+    "BlackjackEnv": ("stick", "hit"),
+    "CarRacing": ("none", "right", "left", "gas", "brake"),
+    "CartPoleEnv": ("left", "right"),
+    "CliffWalkingEnv": ("up", "right", "down", "left"),
+    "FrozenLakeEnv": ("left", "down", "right", "up"),
+    "LunarLander": ("none", "left", "main", "right"),
+    "MountainCarEnv": ("left", "none", "right"),
+    "TaxiEnv": ("down", "up", "right", "left", "pickup", "dropoff"),
+}
 
 
 class GymnasiumWorld(World):
@@ -51,6 +62,11 @@ class GymnasiumWorld(World):
             return super().make_group(size)
         return AtariGroup(section, spec, size)
 
+    def action_names(self, env: Env) -> tuple[str, ...]:
+        """See `World`."""
+        known = [ACTIONS[one.__name__] for one in type(env.unwrapped).__mro__ if _is_gymnasiums(one)]
+        return known[0] if known else super().action_names(env)
+
     @property
     def usual_view(self) -> View | None:
         """See `World`."""
@@ -79,6 +95,10 @@ class GymnasiumWorld(World):
         if self.usual_view is not None:  # its metadata says 30, whatever the frame skip
             return CONSOLE_FPS / self.frames_per_step
         return super().pictures_per_second(env)
+
+
+def _is_gymnasiums(one: type) -> bool:
+    return one.__name__ in ACTIONS and one.__module__.startswith("gymnasium.")
 
 
 def game_of(task: str) -> str:

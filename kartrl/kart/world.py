@@ -107,6 +107,12 @@ class KartWorld(RaceWorld):
     def action_names(self, env: Env) -> tuple[str, ...]:
         return self.kart.actions
 
+    @property
+    def joypad(self) -> tuple[str | None, ...]:
+        from kartrl.console.libretro import BUTTONS
+
+        return BUTTONS
+
     # Levels
 
     def prepare(self, console: Console | None = None) -> Config:

@@ -26,7 +26,8 @@ GAMES = (
     "leaper", "maze", "miner", "ninja", "plunder", "starpilot",
 )  # fmt: skip
 DIFFICULTIES = ("easy", "hard")
-SIDE, ACTIONS = 64, 15
+SIDE = 64
+COMBINATIONS = "left+down left left+up down none up right+down right right+up D A W S Q E"
 SEEDS = 2**31  # exclusive limit of EnvPool's seeds
 ENLARGED = 4  # pixels per pixel when rendered
 
@@ -65,7 +66,7 @@ class ProcgenEnv(gymnasium.Env[np.ndarray, Any]):
         self._name, self.render_mode = f"{game.title()}{difficulty.title()}-v0", render_mode
         self._levels = tuple(map(_checked, [levels] if isinstance(levels, str) else levels))
         self.observation_space = spaces.Box(0, 255, (SIDE, SIDE, 3), np.uint8)
-        self.action_space = spaces.Discrete(ACTIONS)
+        self.action_space = spaces.Discrete(len(COMBINATIONS.split()))
         self._pools: dict[str, Any] = {}  # by range, each made by the first reset that draws it
         try:
             self._envpool: Any = importlib.import_module("envpool")
@@ -93,6 +94,10 @@ class ProcgenEnv(gymnasium.Env[np.ndarray, Any]):
             self._pools[self._drawn] = self._make(int(self.np_random.integers(SEEDS)))
         observation, info = self._pools[self._drawn].reset()
         return self._look(observation), self._info(info)
+
+    def get_action_meanings(self) -> list[str]:
+        """Names of the actions, by the keys that they press."""
+        return COMBINATIONS.split()
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """See Gymnasium."""

@@ -75,3 +75,8 @@ def encode(names: Sequence[str], buttons: Sequence[str | None], source: str) -> 
             near = nearest(name, known)
             raise UserError(f"{source}: no such button: {name!r}; the nearest is {near!r} (all: {', '.join(known)})")
     return sum(1 << buttons.index(name) for name in set(names))
+
+
+def decode(held: int, buttons: Sequence[str | None]) -> str:
+    """The buttons of a bit mask in words, as in `retro.actions`: `RIGHT+B`, or `none`."""
+    return "+".join(name for bit, name in enumerate(buttons) if name is not None and held >> bit & 1) or "none"

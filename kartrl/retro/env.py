@@ -16,7 +16,7 @@ from kartrl.console.isolated_emulator import EmulatorLost
 from kartrl.console.libretro import PAD_BITS, Image
 from kartrl.console.picture import Picture
 from kartrl.errors import UserError
-from kartrl.retro.buttons import encode
+from kartrl.retro.buttons import decode, encode
 from kartrl.retro.console import RetroConsole
 from kartrl.retro.levels import state_name
 from kartrl.retro.library import Game
@@ -25,6 +25,7 @@ from kartrl.retro.settings import BUTTONS, COMBINATIONS, FILTERED, Retro, change
 
 FPS = 60  # frames of all consoles per second of play, rounded
 LEVEL = "kartrl level"  # key of `info` with the start state's short name; others are names of variables
+PARTS = "kartrl reward"  # key of the parts of a step's reward, if it is to be shown
 OPTIONS = ("state", "noop")
 NONE = "none"  # value of `Retro.scenario`
 SETTLED = 2  # frames after a start within which no episode may end
@@ -66,6 +67,8 @@ class RetroEnv(gymnasium.Env[Image, Any]):
         self.observation_space = spaces.Box(0, 255, self._picture.shape, np.uint8)
         self.on_frame: Callable[[Image], None] | None = None
         """Called with what `render` gives after each frame."""
+        self.action_names: tuple[str, ...]
+        """Of the alternatives, or of the bits."""
         self._isolated, self._begun = False, False
         self.console: RetroConsole | None = self._make_console()
         try:
@@ -93,12 +96,16 @@ class RetroEnv(gymnasium.Env[Image, Any]):
         if section.actions in (BUTTONS, FILTERED):
             self._bits = [1 << bit for bit, name in enumerate(buttons) if name is not None]
             self.action_space: Any = spaces.MultiBinary(len(self._bits) * section.players)
+            own = [name for name in buttons if name is not None]
+            self.action_names = (*own, *(f"{name} {p}" for p in range(2, section.players + 1) for name in own))
             return
         if section.actions == COMBINATIONS:
             self._held = self._combinations.discrete()
+            self.action_names = tuple(decode(held, buttons) for held in self._held)
         else:
             words = [action.upper().split("+") for action in section.actions]
             self._held = [encode([] if word == ["NONE"] else word, buttons, "[retro] actions") for word in words]
+            self.action_names = section.actions
         number = len(self._held)
         several = section.players > 1
         self.action_space = spaces.MultiDiscrete([number] * section.players) if several else spaces.Discrete(number)
@@ -138,6 +145,7 @@ class RetroEnv(gymnasium.Env[Image, Any]):
             console = self.console = self._make_console()
             self._begin(console, state, noop)
         self._frames = self._last = 0
+        self._parts: dict[str, float] = {}
         self._begun = True
         self._lives, self._best = self._count(console), dict(console.info())
         self._picture.clear()
@@ -162,10 +170,12 @@ class RetroEnv(gymnasium.Env[Image, Any]):
             raise gymnasium.error.ResetNeeded(f"{self.game.name}: call reset before step")
         wanted, section = self._encode(action), self._section
         total, done = 0.0, False
+        self._parts = {}
         for frame in range(self._skip):
             sticks = section.sticky == "every" or (section.sticky == "first" and frame == 0 and self._frames)
             if not sticks or self.np_random.random() >= section.sticky_probability:
                 self._last = wanted
+            before = console.info()
             try:
                 outcome = console.advance(self._last, frame == self._skip - 1 or self.on_frame is not None)
             except EmulatorLost:
@@ -176,6 +186,8 @@ class RetroEnv(gymnasium.Env[Image, Any]):
                 self.on_frame(console.screen())
             self._frames += 1
             total += self._reward(console.info()) if self._changes else outcome.reward
+            if self.render_mode is not None and not self._changes:
+                self._add(console.scenario.terms(console.info(), before))
             if outcome.done or self._lost(console):
                 done = True
                 break
@@ -183,13 +195,20 @@ class RetroEnv(gymnasium.Env[Image, Any]):
 
     def _reward(self, values: dict[str, int]) -> float:
         """The reward of a frame by `retro.reward`."""
-        total = 0.0
+        parts = dict[str, float]()
         for name, reward, penalty, highest in self._changes:
             change = values[name] - self._best[name]
+            parts.setdefault(name, 0.0)
             if change > 0 or not highest:
                 self._best[name] = values[name]
-                total += change * (reward if change > 0 else penalty)
-        return total
+                parts[name] += change * (reward if change > 0 else penalty)
+        self._add(parts)
+        return sum(parts.values())
+
+    def _add(self, parts: dict[str, float]) -> None:
+        """Add the parts of a frame's reward to those of the step."""
+        for name, part in parts.items():
+            self._parts[name] = self._parts.get(name, 0.0) + part
 
     def _count(self, console: RetroConsole) -> list[int]:
         values = console.info()
@@ -236,7 +255,8 @@ class RetroEnv(gymnasium.Env[Image, Any]):
         return self._picture.show(seen)
 
     def _info(self, console: RetroConsole) -> dict[str, Any]:
-        return {**console.info(), LEVEL: self._level}
+        shown = {} if self.render_mode is None else {PARTS: self._parts}
+        return {**console.info(), LEVEL: self._level, **shown}
 
     def render(self) -> Image | None:
         """The screen, uint8 [H, W, 3]."""

@@ -105,6 +105,13 @@ class Scenario(NamedTuple):
             total = np.float32(total + term.of(values, before))
         return float(total)
 
+    def terms(self, values: Values, before: Values) -> dict[str, float]:
+        """The parts of the first player's reward of a frame, by what they measure."""
+        parts = {"time": self.constants[0]} if self.constants and self.constants[0] else {}
+        for term in self.rewards[0] if self.rewards else ():
+            parts[term.measure.name] = parts.get(term.measure.name, 0.0) + float(term.of(values, before))
+        return parts
+
     def is_done(self, values: Values, before: Values) -> bool:
         """Whether the episode ends with a frame."""
         return self.done.holds(values, before)

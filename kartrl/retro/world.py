@@ -48,6 +48,13 @@ class RetroWorld(World):
         )
         return apply_wrapper(made, section)
 
+    def action_names(self, env: Env) -> tuple[str, ...]:
+        return env.unwrapped.action_names  # type: ignore[attr-defined]
+
+    @property
+    def joypad(self) -> tuple[str | None, ...]:
+        return self.game.system.buttons
+
     def isolate(self, env: Env) -> None:
         """See `World`; the start states of stable-retro are trusted."""
         if any(map(is_path, self.all_levels())):
@@ -105,6 +112,12 @@ class RetroWorld(World):
     def group_of(self, name: str) -> str:
         """See `World`: states of the same beginning, such as a zone's acts."""
         return group_of(name)
+
+    def reward_parts(self, info: dict[str, Any]) -> dict[str, float]:
+        """See `World`: by the variables whose changes they are."""
+        from kartrl.retro.env import PARTS
+
+        return info.get(PARTS, {})
 
     def make_episode(self, info: dict[str, Any], finished: bool, use: str = "train") -> Episode:
         from kartrl.retro.env import LEVEL

@@ -17,7 +17,7 @@ from kartrl.driving.episodes import reset_options, restriction_of, start_episode
 from kartrl.envs import masks
 from kartrl.envs.episode import Episode
 from kartrl.envs.observation_spec import ObservationPart, ObservationSpec
-from kartrl.envs.spec import ActionSpec
+from kartrl.envs.spec import ActionSpec, columns_of
 from kartrl.envs.worlds import CONSOLE_FPS
 from kartrl.envs.wrappers.pictures import picture_of
 from kartrl.errors import UserError
@@ -239,10 +239,15 @@ class Show:
         return world.name_level(level) if level else world.config.environment.id
 
     @property
-    def action_names(self) -> tuple[str, ...]:
-        """Names of the alternatives of a single choice; () if they have none."""
-        names = self._driver.world.action_names(self._driver.env)
-        return names if len(names) == self.action.choices else ()
+    def joypad(self) -> tuple[str | None, ...]:
+        """See `World.joypad`."""
+        return self._driver.world.joypad
+
+    @property
+    def columns(self) -> list[tuple[str, tuple[str, ...]]]:
+        """Of each column of an action its name, "" if it is the only one, and names of its alternatives, if known."""
+        env = self._driver.env
+        return columns_of(env.action_space, self._driver.world.action_names(env))
 
     @property
     def policy(self) -> str:

@@ -43,7 +43,11 @@ def row(moment: Moment) -> str:
 
 def policy(show: Show) -> list[dict[str, Any]]:
     """For each column of an action: the probabilities of its alternatives, or the range that a number is likely in."""
-    said, found, names = split_decision(show.thought.decision, show.action.columns), [], show.action_names
+    said, found, columns = (
+        split_decision(show.thought.decision, show.action.columns),
+        list[dict[str, Any]](),
+        show.columns,
+    )
     begin = column = 0
     for part in show.action.parts:
         given = said.parameters[begin : begin + part.parameter_size].astype(np.float64)
@@ -51,10 +55,11 @@ def policy(show: Show) -> list[dict[str, Any]]:
         begin, column = begin + part.parameter_size, column + part.columns
         if isinstance(part, Discrete):
             each = np.split(np.exp(given), np.cumsum(part.sizes)[:-1])
-            found += [_choice(p, int(action), names) for p, action in zip(each, chosen, strict=True)]
+            names = [own for _, own in columns[len(found) :]]
+            found += [_choice(p, int(action), own) for p, action, own in zip(each, chosen, names, strict=False)]
         elif isinstance(part, Binary):
             each = [np.array([1 - p, p]) for p in 0.5 * (1 + np.tanh(0.5 * given))]  # the logistic function
-            found += [_choice(p, int(action), ("0", "1")) for p, action in zip(each, chosen, strict=True)]
+            found += [_choice(p, int(action), ("off", "on")) for p, action in zip(each, chosen, strict=True)]
         else:
             assert isinstance(part, Continuous)
             mean, deviation = np.split(given, 2)
@@ -64,6 +69,8 @@ def policy(show: Show) -> list[dict[str, Any]]:
                 found.append(
                     {"kind": "number", "low": low, "high": high, "values": [_short(value) for value in values]}
                 )
+    for one, (name, _) in zip(found, columns, strict=True):
+        one["name"] = name
     return found
 
 

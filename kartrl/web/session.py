@@ -71,7 +71,6 @@ class Session:
 
     def run(self) -> str:
         """Show until a viewer chooses a policy of another run, and return that choice. Ctrl-C interrupts."""
-        shown = -math.inf
         changed = True
         while self._leave is None:
             if not self._server.viewers:
@@ -85,17 +84,18 @@ class Session:
             for _ in range(0 if self._paused else self._pacer.due(time.perf_counter())):
                 self._show.tick()
                 changed = True
-            now = time.perf_counter()
-            if changed and now >= shown + 1 / FPS:
+            if changed and self._pictures.due(time.perf_counter()):
                 self._publish()
-                shown, changed = now, False
-            next_shown = max(0.0, shown + 1 / FPS - now) if changed else math.inf
+                changed = False
+            now = time.perf_counter()
+            next_shown = self._pictures.wait(now) if changed else math.inf
             next_tick = math.inf if self._paused else self._pacer.wait(now)
             changed |= self._take(min(next_shown, next_tick, IDLE_SECONDS))
         return self._leave
 
     def _pace(self) -> None:
-        self._pacer = Pacer(time.perf_counter(), self._show.rate * self._speed)
+        now = time.perf_counter()
+        self._pacer, self._pictures = Pacer(now, self._show.rate * self._speed), Pacer(now, FPS)
 
     def _take(self, seconds: float) -> bool:
         """Do what viewers ask for within so many seconds; returns whether there was anything."""
@@ -180,8 +180,7 @@ class Session:
             "policies": self._choices.names,
             "curve": self._choices.curve,
             "training": self._choices.is_training,
-            "kinds": kinds(show),
-            "names": show.action_names,
+            **wheel(show),
             "speeds": SPEEDS,
         }
         text = json.dumps({"about": about})
@@ -239,10 +238,18 @@ def hand_of(show: Show, value: Any) -> np.ndarray | None:
         return None
     if not all(type(number) in (int, float) and math.isfinite(number) for number in value):
         return None
-    limits = [limit for part in show.action.parts for limit in _limits(part)]
-    fits = all(low <= number <= high for number, (low, high) in zip(value, limits, strict=True))
+    fits = all(low <= number <= high for number, (low, high) in zip(value, limits(show), strict=True))
     whole = all(number == int(number) for number, kind in zip(value, kinds(show), strict=True) if kind != "number")
     return np.array(value, np.float32) if fits and whole else None
+
+
+def wheel(show: Show) -> dict[str, Any]:
+    """What turns keys into actions: of each column its kind, name and alternatives; the joypad."""
+    columns = [
+        {"kind": kind, "name": name, "names": names, "size": int(high) + 1}
+        for kind, (name, names), (_, high) in zip(kinds(show), show.columns, limits(show), strict=True)
+    ]
+    return {"columns": columns, "joypad": show.joypad}
 
 
 def kinds(show: Show) -> list[str]:
@@ -251,8 +258,12 @@ def kinds(show: Show) -> list[str]:
     return [names[type(part)] for part in show.action.parts for _ in range(part.columns)]
 
 
+def limits(show: Show) -> list[tuple[float, float]]:
+    """The range of each column of an action."""
+    return [limit for part in show.action.parts for limit in _limits(part)]
+
+
 def _limits(part: Part) -> list[tuple[float, float]]:
-    """The range of each column."""
     if isinstance(part, Discrete):
         return [(0, size - 1) for size in part.sizes]
     return [(0, 1) if isinstance(part, Binary) else (-1, 1)] * part.columns

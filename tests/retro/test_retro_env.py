@@ -1,5 +1,6 @@
 """The environment of a retro game: actions, rewards, ends and starts, with the game in stable-retro's wheel."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -17,7 +18,7 @@ from kartrl.config import Crop, View
 from kartrl.console.isolated_emulator import IsolatedEmulator
 from kartrl.console.libretro import PAD_BITS
 from kartrl.errors import UserError
-from kartrl.retro.env import LEVEL, RetroEnv
+from kartrl.retro.env import LEVEL, PARTS, RetroEnv
 from kartrl.retro.library import Game, find_game, game_in
 from kartrl.retro.settings import Retro
 
@@ -45,6 +46,20 @@ def make_env(airstriker: Game) -> Iterator[MakeEnv]:
     yield make
     for env in made:
         env.close()
+
+
+@pytest.mark.parametrize("reward", [(), ("score:0.5", "lives:1:2")])
+def test_parts_of_a_shown_reward_sum_to_it(airstriker: Game, reward: tuple[str, ...]) -> None:
+    section, totals = Retro(**STEADY, reward=reward, actions=("B", "left", "right")), dict[str, float]()
+    with contextlib.closing(RetroEnv(airstriker, section, VIEW, ("Level1",), "rgb_array")) as env:
+        _, info = env.reset(seed=0)
+        assert info[PARTS] == {}
+        for step in range(150):
+            _, total, *_, info = env.step((0, 1, 0, 2)[step % 4])
+            assert sum(info[PARTS].values()) == total
+            totals = {name: totals.get(name, 0.0) + part for name, part in info[PARTS].items()}
+    assert totals["score"] > 0
+    assert [*totals] == ["score", *["lives"] * bool(reward)]
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from kartrl.viewer.show import Show
 from kartrl.web import contents, session
 from kartrl.web.attribution import Attribution
 
+NAMES = {"tuple": ["0", "1"], "dict": ["arm.0 1", "arm.0 2", "arm.1 1", "arm.1 2", "gear"]}  # of columns
 SMALL = ("model.hidden_size=16",)
 
 
@@ -28,6 +29,7 @@ def test_each_choice_sums_to_one_and_numbers_are_in_bounds(kind: str, tmp_path: 
     with open_driver(path, [], "cpu", render=True) as driver:
         show = Show(driver, path, None, greedy=False, seconds=0, say=str)
         columns = contents.policy(show)
+        assert [column["name"] for column in columns] == NAMES.get(kind, [""] * len(columns))
         assert len(columns) == show.action.columns
         for column in columns:
             if column["kind"] == "choice":

@@ -18,8 +18,12 @@ from policies import CARTPOLE, KART, save_policy
 from websockets.sync.client import connect
 
 from kartrl.config import dump
+from kartrl.driving.driver import open_driver
 from kartrl.learning import checkpoint
 from kartrl.run.run_folder import RunFolder
+from kartrl.viewer.show import Show
+from kartrl.web.contents import policy
+from kartrl.web.session import wheel
 
 ADDRESS = re.compile(r"http://\S+/")
 LONG = 60_000  # milliseconds, for a busy machine
@@ -53,6 +57,15 @@ CONTRASTS = """() => {
     .filter((one) => one.checkVisibility() && says(one))
     .map((one) => [luminance(getComputedStyle(one).color), luminance(behind(one))])
     .map(([low, high]) => (Math.max(low, high) + 0.05) / (Math.min(low, high) + 0.05));
+}"""
+# the action for held keys, or for a pressed bar of a column
+WHEEL = """async ([about, actions, held, bars]) => {
+  const { Wheel } = await import("/wheel.js");
+  const wheel = new Wheel();
+  wheel.begin(about);
+  wheel.keys = new Set(held);
+  wheel.pressed = new Map(bars);
+  return [wheel.action(actions), about.columns.map((_, column) => wheel.reaches(column))];
 }"""
 # the colours of a black map: where nothing is, and on the lines of a former episode, a former lap and this lap
 LINES = """async () => {
@@ -186,6 +199,91 @@ def test_whoever_takes_the_wheel_steers(browser: Browser, pole: Path, tmp_path: 
         expect(page.locator("#driven")).to_be_hidden()
         one_step(page)
         assert step(page) == 7
+
+
+RETRO = ("environment.id=retro/Airstriker-Genesis-v0", "model.hidden_size=16")
+HELD = [  # settings, held keys, the named alternatives or the numbers that they stand for
+    (KART, ["ArrowUp", "ArrowLeft"], ["left+B"]),
+    (KART, ["KeyX", "ArrowRight", "ShiftLeft"], ["right+B+L"]),
+    (KART, [], ["none"]),
+    ((*RETRO, "retro.actions=none left right B left+B"), ["ArrowLeft", "KeyX"], ["left+B"]),
+    ((*RETRO, "retro.actions=none left right B left+B"), ["Space"], ["B"]),
+    (RETRO, ["ArrowUp", "KeyX"], ["B+UP"]),
+    (RETRO, ["KeyV"], ["C"]),
+    (RETRO, [], ["none"]),
+    ((*RETRO, "retro.actions=buttons"), ["ArrowDown", "KeyC", "Enter"], [0, 1, 0, 1, 0, 1, 0, 0, 0, 0, 0, 0]),
+    (["environment.id=FrozenLake-v1"], ["ArrowUp"], ["up"]),
+    (["environment.id=Taxi-v4"], ["Digit4"], ["pickup"]),
+    (["environment.id=Pendulum-v1"], ["ArrowRight"], [1]),
+    (["environment.id=choosing:Choose-multi-binary-v0"], ["Digit2"], [0, 1, 0]),
+    (["environment.id=choosing:Choose-box-v0"], ["ArrowUp"], [0, 1]),
+    (["environment.id=choosing:Choose-box-v0"], [], [0, -1]),
+    (["environment.id=choosing:Choose-discrete-v0"], ["Digit3"], [3]),
+]
+
+
+@needs_kart
+def test_keys_choose_actions_of_every_kind(
+    browser: Browser, pole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On consoles by their buttons, also of alternatives that are too unlikely for a bar; numbers rest next to zero."""
+    monkeypatch.setenv("KARTRL_IMPORT", "choosing")
+    with served(tmp_path, str(pole)) as (address, _), opened(browser, address) as page:
+        for place, (settings, held, wanted) in enumerate(HELD):
+            path = save_policy(tmp_path / f"{place}", [*settings, "model.hidden_size=16"])
+            with open_driver(path, [], "cpu", render=True) as driver:
+                show = Show(driver, path, None, greedy=True, seconds=0, say=str)
+                about, actions = wheel(show), policy(show)
+            columns = about["columns"]
+            taken, reached = page.evaluate(WHEEL, [about, actions, held, []])
+            named = [one["names"][own] if one["names"] else own for one, own in zip(columns, taken, strict=True)]
+            assert named == wanted, (settings, held)
+            assert all(reached) or "retro.actions=buttons" in settings
+            if actions[-1]["kind"] == "choice":
+                bar = actions[-1]["bars"][-1][0]
+                assert page.evaluate(WHEEL, [about, actions, held, [[len(actions) - 1, bar]]])[0][-1] == bar
+
+
+@needs_kart
+def test_retro_games_are_steered_by_keys_and_bars(browser: Browser, tmp_path: Path) -> None:
+    path = save_policy(tmp_path, [*RETRO, "retro.actions=none left right B"])
+    with served(tmp_path, str(path)) as (address, _), opened(browser, address) as page:
+        pause(page)
+        expect(page.locator(".bar span:first-child")).to_have_text(["none", "left", "right", "B"])
+        shown = []
+        for place, key in enumerate(("ArrowLeft", "ArrowRight")):
+            begin(page, place + 1)
+            begin(page, 7)
+            page.keyboard.press("t")
+            expect(page.locator("#driven")).to_have_text("you drive")
+            page.keyboard.down(key)
+            for _ in range(5):
+                one_step(page)
+            page.keyboard.up(key)
+            page.keyboard.press("t")
+            expect(page.locator("#driven")).to_be_hidden()
+            shown.append(picture(page))
+        assert shown[0] != shown[1]
+
+
+def test_bars_that_no_key_reaches_are_pressed_by_tab(
+    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KARTRL_IMPORT", "choosing")
+    path = save_policy(tmp_path, ["environment.id=choosing:Choose-multi-discrete-v0", "model.hidden_size=16"])
+    with served(tmp_path, str(path)) as (address, _), opened(browser, address) as page:
+        pause(page)
+        lists = page.locator("#actions .bars")
+        assert [one.get_attribute("aria-label") for one in lists.all()] == ["action 1", "action 2"]
+        page.locator("#wheel").click()
+        expect(page.locator("#driven")).to_have_text("you drive")
+        first, second = (lists.nth(place).locator(".bar") for place in (0, 1))
+        assert {bar.get_attribute("tabindex") for bar in first.all()} == {"-1"}
+        assert {bar.get_attribute("tabindex") for bar in second.all()} == {"0"}
+        second.nth(3).focus()
+        page.keyboard.down("Enter")
+        assert page.evaluate("document.activeElement.dataset.index") == "3"
+        page.keyboard.up("Enter")
 
 
 def test_a_gamepad_steers_and_what_it_releases_is_the_networks(browser: Browser, pole: Path, tmp_path: Path) -> None:

@@ -52,6 +52,10 @@ class SnakeEnv(gymnasium.Env[np.ndarray, Any]):
         self._place_food()
         return self._look(), {"foods": 0}
 
+    def get_action_meanings(self) -> list[str]:
+        """Names of the actions."""
+        return ["UP", "RIGHT", "DOWN", "LEFT"]
+
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """Move by one cell: 0 up, 1 right, 2 down, 3 left."""
         row, column = MOVES[action]

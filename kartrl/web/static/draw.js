@@ -109,22 +109,31 @@ function fill(meter, name, share) {
   meter.setAttribute("aria-valuenow", parseFloat(percent));
 }
 
-// Bars of a choice's alternatives; they are made once, and may be pressed.
-export function drawBars(root, actions, press) {
-  const shape = JSON.stringify(actions.map((one) => (one.bars ? one.bars.map((bar) => bar[1]) : 0)));
+// Bars of a choice's alternatives; they are made once, and may be pressed, by tab and enter where `reached` says so.
+export function drawBars(root, actions, press, reached) {
+  const shape = JSON.stringify(actions.map((one) => [one.name, one.bars ? one.bars.map((bar) => bar[1]) : 0]));
   if (root.dataset.shape !== shape) {
     root.dataset.shape = shape;
     root.replaceChildren(...actions.map((one, column) => {
-      const list = element("div", "", "bars");
-      for (const bar of one.bars || [[0, `number ${column + 1}`, 0]]) {
+      const list = element("div", "", "bars"), name = one.name || `${one.bars ? "action" : "number"} ${column + 1}`;
+      list.setAttribute("role", "group");
+      list.setAttribute("aria-label", name);
+      if (one.bars && actions.length > 1) list.dataset.name = name;
+      for (const bar of one.bars || [[0, name, 0]]) {
         const made = element(one.bars ? "button" : "div", "", "bar");
         const meter = element("div", "", "meter");
         meter.append(document.createElement("i"));
         meter.setAttribute("role", "meter");
         made.append(element("span", bar[1]), meter, element("span"));
         if (one.bars) {
-          for (const name of ["pointerdown", "pointerup", "pointerleave"]) made.addEventListener(name, () => press(column, name === "pointerdown" ? Number(made.dataset.index) : null));
-          made.tabIndex = -1;
+          for (const kind of ["pointerdown", "pointerup", "pointerleave", "keydown", "keyup", "blur"]) {
+            made.addEventListener(kind, (event) => {
+              if (kind.startsWith("key") && !["Enter", "Space"].includes(event.code)) return;
+              if (kind === "pointerup") made.blur(); // so that keys drive again
+              press(column, kind.endsWith("down") ? Number(made.dataset.index) : null);
+              if (kind.startsWith("key")) event.stopPropagation();
+            });
+          }
         }
         list.append(made);
       }
@@ -137,13 +146,14 @@ export function drawBars(root, actions, press) {
       one.bars.forEach(([index, name, p], at) => {
         drawn[at].dataset.index = index;
         drawn[at].dataset.p = p;
+        drawn[at].tabIndex = reached(column) ? 0 : -1;
         drawn[at].classList.toggle("chosen", index === one.chosen);
         fill(drawn[at].children[1], name, p);
         drawn[at].children[2].textContent = `${(100 * p).toFixed(1)} %`;
       });
     } else {
       const [low, mean, high, chosen] = one.values;
-      fill(drawn[0].children[1], `number ${column + 1}`, (chosen - one.low) / (one.high - one.low));
+      fill(drawn[0].children[1], drawn[0].firstChild.textContent, (chosen - one.low) / (one.high - one.low));
       drawn[0].dataset.value = chosen;
       drawn[0].title = `mean ${short(mean)}, mostly ${short(low)} to ${short(high)}`;
       drawn[0].children[2].textContent = `${short(mean)} ± ${short((high - low) / 2)}`;

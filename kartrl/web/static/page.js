@@ -106,7 +106,7 @@ function draw(images) {
     if (index === null) wheel.pressed.delete(column);
     else if (driving()) wheel.pressed.set(column, index);
     drive();
-  });
+  }, (column) => driving() && !wheel.reaches(column));
   const begin = Math.max(0, rows.length - SHOWN), newest = rows.slice(begin);
   const curve = (id, what) => plot(byId(id), newest.map((row, at) => [begin + at, row[what], row[BY_HAND]]), (point) => point[2] === 1);
   curve("values", VALUE);
@@ -184,6 +184,7 @@ function drawSeen(images) {
 
 function setAbout(given) {
   about = given;
+  wheel.begin(about);
   options("policies", about.policies.map((name) => [name, name]));
   options("levels", [["-1", "one after another"], ...about.levels.map((name, place) => [`${place}`, name])]);
   options("speeds", about.speeds.map((speed) => [`${speed}`, `${speed} ×`]));
@@ -214,7 +215,7 @@ function drive() {
     sent = "";
     return;
   }
-  const action = wheel.action(about, state.actions), text = JSON.stringify(action);
+  const action = wheel.action(state.actions), text = JSON.stringify(action);
   if (text !== sent) ask("hand", action);
   sent = text;
 }
@@ -233,7 +234,7 @@ const SHORTCUTS = { Space: "pause", Period: "one", KeyR: "reset", KeyN: "next", 
 addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.altKey || event.metaKey || /^(INPUT|SELECT)$/.test(event.target.tagName)) return;
   if (driving() && (event.code === "Escape" || event.code === "KeyT")) ask("wheel", false);
-  else if (driving() && wheel.takes(event.code)) wheel.keys.add(event.code);
+  else if (driving() && wheel.takes(event.code) && !(event.code === "Enter" && event.target.tagName === "BUTTON")) wheel.keys.add(event.code);
   else if (SHORTCUTS[event.code] && !event.repeat && !(event.code === "Space" && event.target.tagName === "BUTTON")) byId(SHORTCUTS[event.code]).click();
   else return;
   event.preventDefault();
