@@ -3,6 +3,7 @@
 Each takes what PyTorch's takes, in the same order, with shapes of NCHW for images; their memory is channels-last.
 """
 
+import functools
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,8 +19,10 @@ def kernel_matrix(weight: Array) -> Array:
     return np.ascontiguousarray(weight.transpose(2, 3, 1, 0)).reshape(-1, len(weight))
 
 
-def convolution(x: Array, matrix: Array, bias: Array, kernel: Sizes, stride: Sizes, padding: Sizes) -> Array:
-    """A convolution, as one product with the `kernel_matrix`."""
+def convolution(
+    x: Array, matrix: Array, bias: Array, kernel: Sizes, stride: Sizes, padding: Sizes, each: bool = False
+) -> Array:
+    """A convolution, as one product with the `kernel_matrix`, or as one for each image."""
     x = np.ascontiguousarray(_padded(x, padding, 0.0).transpose(0, 2, 3, 1))
     batch, height, width, channels = x.shape
     rows, columns = (height - kernel[0]) // stride[0] + 1, (width - kernel[1]) // stride[1] + 1
@@ -32,7 +35,7 @@ def convolution(x: Array, matrix: Array, bias: Array, kernel: Sizes, stride: Siz
         0,
         (image, row * stride[0], pixel * stride[1], row, number),
     )
-    result = windows.reshape(-1, len(matrix)) @ matrix
+    result = windows.reshape(*(batch,) * each, -1, len(matrix)) @ matrix
     result += bias
     return result.reshape(batch, rows, columns, -1).transpose(0, 3, 1, 2)
 
@@ -65,6 +68,16 @@ def addmm(bias: Array, x: Array, weight: Array, *_: Any) -> Array:
     result = x @ weight
     result += bias
     return result
+
+
+def each_addmm(bias: Array, x: Array, weight: Array, *_: Any) -> Array:
+    result = each_mm(x, weight)
+    result += bias
+    return result
+
+
+def each_mm(x: Array, weight: Array) -> Array:
+    return (x[:, None] @ weight)[:, 0]
 
 
 def layer_norm(x: Array, shape: Sizes, weight: Array, bias: Array, epsilon: float) -> tuple[Array]:
@@ -195,3 +208,10 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "cat": lambda parts, axis=0: np.concatenate(parts, axis),
     "stack": lambda parts, axis=0: np.stack(parts, axis),
 }
+
+EACH: dict[str, Callable[..., Any]] = OPERATORS | {
+    "convolution": functools.partial(convolution, each=True),
+    "addmm": each_addmm,
+    "mm": each_mm,
+}
+"""With a matrix product for each row of a batch: to the bit, its results do not depend on the others."""

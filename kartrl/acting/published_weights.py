@@ -14,9 +14,15 @@ from kartrl.models import ActorCritic
 ON_CPU = RoleStream(torch.device("cpu"))
 
 
-def published(network: ActorCritic) -> list[Tensor]:
+def published_by_name(network: ActorCritic) -> dict[str, Tensor]:
     """The tensors a predictor needs: a network's weights, and the statistics with which it normalises observations."""
-    return [tensor for tensor in (*network.parameters(), *network.buffers()) if tensor.is_floating_point()]
+    tensors = (*network.named_parameters(), *network.named_buffers())
+    return {name: tensor for name, tensor in tensors if tensor.is_floating_point()}
+
+
+def published(network: ActorCritic) -> list[Tensor]:
+    """The tensors of `published_by_name`."""
+    return [*published_by_name(network).values()]
 
 
 @torch.no_grad()

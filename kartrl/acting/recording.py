@@ -10,8 +10,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from kartrl.acting.operators import OPERATORS
 from kartrl.acting.own_predictor import OwnNetwork
-from kartrl.acting.program import Operation, Program, Runner, draw
-from kartrl.acting.published_weights import PublishedWeights, published
+from kartrl.acting.program import Node, Operation, Program, Runner, draw
+from kartrl.acting.published_weights import PublishedWeights, published, published_by_name
 from kartrl.acting.sizes import Sizes
 from kartrl.algorithms import heads_of
 from kartrl.config import Config, Model
@@ -141,26 +141,32 @@ def record(
         return programs if agree else None
 
 
-def _program(network: ActorCritic, observation: ObservationSpec, batch: int) -> Program:
-    """The program of a network's `act` for batches of this size."""
-    arguments, weights = _arguments(network, observation, batch), published(network)
-    with Recording(arguments, weights) as recorder:
+def _program(network: ActorCritic, observation: ObservationSpec, batch: int, *, any_kind: bool = False) -> Program:
+    """The program of a network's `act` for batches of this size.
+
+    Args:
+        any_kind: also if it has operations that are not in `OPERATORS`, and so cannot be run.
+    """
+    arguments, weights = _arguments(network, observation, batch), published_by_name(network)
+    with Recording(arguments, [*weights.values()]) as recorder:
         decision, state = _act(network, arguments)
     # also those that no result depends on: by their numbers, the network's code may have chosen what it does
     for operation in (*recorder.preparation, *recorder.operations):
-        if operation.name not in OPERATORS:
+        if operation.name not in OPERATORS and not any_kind:
             raise NotImplementedError(operation.name)
     results = recorder.place(decision), recorder.place(state)
+    named = zip(recorder.weights, weights.items(), strict=True)
     return Program(
         recorder.size,
         recorder.constants,
-        tuple((place, tuple(tensor.shape)) for place, tensor in zip(recorder.weights, weights, strict=True)),
+        tuple((place, tuple(tensor.shape), name) for place, (name, tensor) in named),
         tuple(recorder.preparation),
         _used(recorder.operations, results),
         tuple(recorder.arguments),
         results,
         network.distribution.noises,
         recorder.products,
+        network.state_size,
     )
 
 
@@ -208,21 +214,10 @@ def _agrees(network: ActorCritic, observation: ObservationSpec, batch: int, prog
     )
 
 
-def graph_of(network: ActorCritic, observation: ObservationSpec) -> list[tuple[str, str, list[str]]]:
-    """The operations of a network's step: name, kind, and names of its inputs; those of a layer share its scope."""
-    weights = [*network.named_parameters(), *network.named_buffers()]
-    arguments = _arguments(network, observation, 1)[:3]
-    with torch.no_grad(), Recording(arguments, [tensor for _, tensor in weights]) as recorder:
-        network.step(*arguments)
-    names = dict(zip(recorder.arguments, ("observation", "first", "state"), strict=True))
-    names |= {place: name.replace(".", "/") for place, (name, _) in zip(recorder.weights, weights, strict=True)}
-    nodes = [(name, "Weight" if "/" in name else "Input", list[str]()) for name in names.values()]
-    for operation in sorted((*recorder.preparation, *recorder.operations), key=lambda each: each.output):
-        inputs = [names[place] for place in operation.inputs if place in names]
-        scope = inputs[-1].rpartition("/")[0] if inputs else ""
-        names[operation.output] = name = f"{scope}/{operation.name}_{operation.output}".lstrip("/")
-        nodes.append((name, operation.name, inputs))
-    return nodes
+def graph_of(network: ActorCritic, observation: ObservationSpec) -> list[Node]:
+    """See `Program.graph`; of any network."""
+    with torch.no_grad():
+        return _program(network, observation, 1, any_kind=True).graph()
 
 
 def _is_plain(*convolution: Any) -> bool:

@@ -84,7 +84,7 @@ def _start_helpers(options: argparse.Namespace) -> None:
     many = bool(options.state) or options.episodes >= MANY_EPISODES
     if many and cores() > 1 and options.device in ("auto", "cpu"):
         with contextlib.suppress(UserError):  # it is tried again when they are needed
-            start_method("kartrl.driving.levels")
+            start_method("kartrl.driving.levels", "kartrl.driving.actor", "kartrl.learning.checkpoint")
 
 
 def _compared(found: Sequence[Mapping[str, Any]], width: int) -> Table:

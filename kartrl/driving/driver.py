@@ -1,15 +1,20 @@
-"""A trained network with the environment that it was trained for."""
+"""A trained network with the environment that it was trained for.
+
+Functions that need PyTorch import it: the evaluator, which may do without, makes its `Driver` itself.
+"""
+
+from __future__ import annotations
 
 import contextlib
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import torch
 from rich.console import Console
 
 from kartrl.config import Config, Run, dump, read
+from kartrl.driving.recorded_actor import Recorded
 from kartrl.envs.observation_spec import ObservationSpec
 from kartrl.envs.seeds import seed_generators
 from kartrl.envs.spec import ActionSpec
@@ -17,9 +22,9 @@ from kartrl.envs.world import Env, World
 from kartrl.envs.worlds import load_world
 from kartrl.envs.wrappers.own_folder import OwnFolder
 from kartrl.errors import UserError, located
-from kartrl.hardware.devices import choose_device
-from kartrl.learning import checkpoint
-from kartrl.models import ActorCritic
+
+if TYPE_CHECKING:
+    from kartrl.models import ActorCritic
 
 
 class Driver(NamedTuple):
@@ -28,11 +33,17 @@ class Driver(NamedTuple):
     world: World
     agent_steps: int
     envs: list[Env]  # at least one; `drive_levels` opens further ones
-    network: ActorCritic
+    policy: ActorCritic | Recorded
     levels: tuple[str, ...]  # empty if there are no levels
     path: Path  # the checkpoint
     most_envs: int  # that a process may have, as far as is known; 0: any number
     open_another: Callable[[], Env]  # another environment like these
+
+    @property
+    def network(self) -> ActorCritic:
+        """The network, of a driver that `open_driver` has opened."""
+        assert not isinstance(self.policy, Recorded)
+        return self.policy
 
     @property
     def env(self) -> Env:
@@ -65,6 +76,11 @@ def open_driver(
         UserError: the checkpoint, a level or the device is missing or unusable, the network does not fit the
             overridden environment, or an override has no effect.
     """
+    import torch
+
+    from kartrl.hardware.devices import choose_device
+    from kartrl.learning import checkpoint
+
     loaded = checkpoint.load(path)
     config = _changed(_needed(loaded.config), overrides)
     if max_steps is not None:
@@ -134,10 +150,12 @@ def with_newer(driver: Driver, path: Path) -> Driver:
     Raises:
         UserError: it cannot be read, or its network differs.
     """
+    from kartrl.learning import checkpoint
+
     loaded = checkpoint.load(path)
     device = next(driver.network.parameters()).device
     network = checkpoint.load_network(loaded, device)
-    return driver._replace(agent_steps=loaded.counters.agent_steps, network=network, path=path)
+    return driver._replace(agent_steps=loaded.counters.agent_steps, policy=network, path=path)
 
 
 def _needed(config: Config) -> Config:

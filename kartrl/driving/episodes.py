@@ -1,11 +1,13 @@
 """Driving episodes with a trained network: several at once, or one step by step."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from kartrl.driving.actor import Actor
+from kartrl.driving.recorded_actor import Recorded, RecordedActor
 from kartrl.envs import masks
 from kartrl.envs.episode import STATISTICS, Drive
 from kartrl.envs.seeds import keep_generators, restore_generators, seed_generators
@@ -13,7 +15,10 @@ from kartrl.envs.spec import ActionSpec
 from kartrl.envs.world import Env, World
 from kartrl.envs.wrappers.finite import NonFinite, fits, is_finite
 from kartrl.envs.wrappers.pictures import picture_of
-from kartrl.models import ActorCritic
+
+if TYPE_CHECKING:
+    from kartrl.driving.actor import Actor
+    from kartrl.models import ActorCritic
 
 OnPicture = Callable[[np.ndarray], None]
 
@@ -41,7 +46,7 @@ class Start(NamedTuple):
 def drive(
     world: World,
     env: Env,
-    network: ActorCritic,
+    network: ActorCritic | Recorded,
     level: str,
     *,
     greedy: bool,
@@ -84,7 +89,7 @@ def drive(
 def drive_together(
     world: World,
     envs: Sequence[Env],
-    network: ActorCritic,
+    network: ActorCritic | Recorded,
     starts: Sequence[Start],
     *,
     greedy: bool,
@@ -113,14 +118,14 @@ def drive_together(
 def drive_each(
     world: World,
     envs: Sequence[Env],
-    network: ActorCritic,
+    network: ActorCritic | Recorded,
     starts: Iterable[tuple[int, Start]],
     *,
     greedy: bool,
     on_end: Callable[[int, Drive], None],
 ) -> None:
     """As `drive_together`, for numbered starts, the next of which is taken whenever an environment is free."""
-    actor, waiting = Actor(network, ActionSpec.of(envs[0].action_space), greedy=greedy), iter(starts)
+    actor, waiting = _make_actor(network, envs[0], greedy), iter(starts)
     running: dict[int, _Running] = {}  # by the row of its environment
 
     def begin(row: int) -> None:
@@ -138,6 +143,15 @@ def drive_each(
             if (driven := running[row].take(action)) is not None:
                 on_end(running.pop(row).index, driven)
                 begin(row)
+
+
+def _make_actor(network: ActorCritic | Recorded, env: Env, greedy: bool) -> Actor | RecordedActor:
+    action = ActionSpec.of(env.action_space)
+    if isinstance(network, Recorded):
+        return RecordedActor(network, action, greedy=greedy)
+    from kartrl.driving.actor import Actor  # loads PyTorch
+
+    return Actor(network, action, greedy=greedy)
 
 
 class _Running:
@@ -174,7 +188,7 @@ class _Running:
 
 def steps(
     env: Env,
-    network: ActorCritic,
+    network: ActorCritic | Recorded,
     options: dict[str, Any],
     *,
     greedy: bool,
@@ -185,7 +199,7 @@ def steps(
     Args:
         options: of the environment's `reset`, such as `reset_options`.
     """
-    actor = Actor(network, ActionSpec.of(env.action_space), greedy=greedy)
+    actor = _make_actor(network, env, greedy)
     actor.begin(0, seed)
     episode = start_episode(env, options, seed)
     step = next(episode)

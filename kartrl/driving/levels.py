@@ -1,29 +1,34 @@
 """Drives many episodes of a policy, several together in a process, on all cores."""
 
+from __future__ import annotations
+
 import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from kartrl.config import Config
 from kartrl.driving.driver import Driver, open_env
 from kartrl.driving.episodes import Start, drive_each
+from kartrl.driving.recorded_actor import Recorded
 from kartrl.envs.episode import Drive
 from kartrl.envs.named_modules import named_modules, trust_here
 from kartrl.envs.world import Env
 from kartrl.envs.worlds import load_world
 from kartrl.errors import RunFailed, UserError
 from kartrl.hardware.machine import cores
-from kartrl.learning import checkpoint
 from kartrl.processes.child import ChildProcess
 from kartrl.processes.spawn import allow_children, spawn, start_method
 
-MOST_ENVS, MOST_IN_ALL = 32, 128  # that a process steps together, and all of them: an emulator takes 14 MB
+if TYPE_CHECKING:
+    from kartrl.models import ActorCritic
+
+# that a process steps together, as more emulators fill the caches; and all of them: an emulator takes 14 MB
+MOST_ENVS, MOST_IN_ALL = 16, 128
+IN_PYTORCH = "kartrl.driving.levels", "kartrl.driving.actor", "kartrl.learning.checkpoint"  # modules to preload
 LEAST_EPISODES = 8  # for which it pays to start another process
 END_SECONDS = 10.0  # for a killed process to be gone
 OnEnd = Callable[[Start, Drive], None]
@@ -57,7 +62,8 @@ def drive_levels(
             drives[index] = driven
             on_end(starts[index], driven)
 
-    on_cpu = next(driver.network.parameters()).device.type == "cpu"
+    policy = driver.policy
+    on_cpu = isinstance(policy, Recorded) or next(policy.parameters()).device.type == "cpu"
     processes = max(1, min(most_processes or cores(), len(shared) // LEAST_EPISODES)) if on_cpu else 1
     most = max(1, min(driver.most_envs or MOST_ENVS, MOST_ENVS, MOST_IN_ALL // processes))
     number = min(-(-len(starts) // processes), most)  # of a process
@@ -68,10 +74,10 @@ def drive_levels(
                 helpers.append(_Helper(driver, number, greedy, shared, keep))
         add_envs(driver.envs, number, driver.open_another)
 
-        def here(*waiting: "deque[tuple[int, Start]]") -> None:
+        def here(*waiting: deque[tuple[int, Start]]) -> None:
             taken = iter(lambda: next(filter(None, map(_next, waiting)), None), None)
             envs = driver.envs[:number]
-            drive_each(driver.world, envs, driver.network, taken, greedy=greedy, on_end=keep)
+            drive_each(driver.world, envs, policy, taken, greedy=greedy, on_end=keep)
 
         here(own, shared)
         for helper in helpers:
@@ -90,23 +96,24 @@ def add_envs(envs: list[Env], number: int, make: Callable[[], Env]) -> None:
             envs.append(make())
 
 
-def _next(waiting: "deque[tuple[int, Start]]") -> tuple[int, Start] | None:
+def _next(waiting: deque[tuple[int, Start]]) -> tuple[int, Start] | None:
     with contextlib.suppress(IndexError):
         return waiting.popleft()
     return None
 
 
-def run(config: Config, path: Path, levels: Sequence[str], number: int, greedy: bool, pipe: Connection) -> None:
+def run(
+    config: Config, policy: Path | Recorded, levels: Sequence[str], number: int, greedy: bool, pipe: Connection
+) -> None:
     """Body of a helping process: drives the episodes that it is given, until there are no more.
 
     Args:
         config: of the world; its levels are prepared.
-        path: the checkpoint.
+        policy: the checkpoint, or its network.
         number: of environments that are stepped together.
         pipe: sends None for the next numbered start, and each numbered drive.
     """
     allow_children()  # an emulator may be isolated
-    torch.set_num_threads(1)
     trust_here(named_modules(config.model))  # as its parent does
 
     def starts() -> Iterator[tuple[int, Start]]:
@@ -116,11 +123,21 @@ def run(config: Config, path: Path, levels: Sequence[str], number: int, greedy: 
             pipe.send(None)
 
     with contextlib.suppress(Exception):  # what it leaves is driven by its parent, which reports what is wrong
-        world, network = load_world(config), checkpoint.load_network(checkpoint.load(path), torch.device("cpu"))
+        world, network = load_world(config), policy if isinstance(policy, Recorded) else load_policy(policy)
         envs: list[Env] = []
         add_envs(envs, number, lambda: open_env(world, levels))
         if envs:
             drive_each(world, envs, network, starts(), greedy=greedy, on_end=lambda *driven: pipe.send(driven))
+
+
+def load_policy(path: Path) -> ActorCritic:
+    """The network of a checkpoint, on the CPU, of which this process uses one core."""
+    import torch  # here: not every process that drives needs it
+
+    from kartrl.learning import checkpoint
+
+    torch.set_num_threads(1)
+    return checkpoint.load_network(checkpoint.load(path), torch.device("cpu"))
 
 
 class _Helper:
@@ -131,14 +148,15 @@ class _Helper:
         driver: Driver,
         number: int,
         greedy: bool,
-        waiting: "deque[tuple[int, Start]]",
+        waiting: deque[tuple[int, Start]],
         keep: Callable[[int, Drive], None],
     ) -> None:
         self._waiting, self._keep = waiting, keep
         self._taken = 0  # episodes that it has not finished
-        context: Any = start_method("kartrl.driving.levels")
+        context: Any = start_method(*IN_PYTORCH)
         self._pipe, theirs = context.Pipe()
-        arguments = driver.world.config, driver.path, driver.levels, number, greedy, theirs
+        policy = driver.policy if isinstance(driver.policy, Recorded) else driver.path
+        arguments = driver.world.config, policy, driver.levels, number, greedy, theirs
         self._process: ChildProcess = spawn(context, "driver", run, *arguments)
         theirs.close()
         self._thread = threading.Thread(target=self._serve, name="driver", daemon=True)

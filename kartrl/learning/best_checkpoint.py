@@ -9,10 +9,10 @@ from statistics import fmean
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
-from kartrl.config import Config
+from kartrl.config import Config, dump, read
 from kartrl.errors import UserError
-from kartrl.learning import checkpoint
-from kartrl.learning.checkpoint import Checkpoint
+from kartrl.learning import checkpoint_file
+from kartrl.learning.checkpoint_file import CheckpointFile
 
 Level = TypeVar("Level")
 
@@ -36,7 +36,9 @@ class BestCheckpoint(Generic[Level]):
         self._contents = dict(contents)
         self._score = self._earlier_score()
 
-    def offer(self, candidate: Checkpoint, returns: Mapping[Level, Sequence[float]], confirmed: bool = False) -> bool:
+    def offer(
+        self, candidate: CheckpointFile, returns: Mapping[Level, Sequence[float]], confirmed: bool = False
+    ) -> bool:
         """Save `candidate`, with its score and the configuration of the evaluation, if it is the best so far.
 
         Args:
@@ -55,22 +57,23 @@ class BestCheckpoint(Generic[Level]):
         score = fmean(map(fmean, returns.values())) if returns else math.nan
         if not math.isfinite(score) or (score <= self._score and not confirmed):
             return False
-        if not self._path.parent.is_dir():  # moved or deleted: `save` would make another one
+        if not self._path.parent.is_dir():  # moved or deleted: `write` would make another one
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-        checkpoint.save(self._path, candidate._replace(score=score, config=self._config))
+        about = candidate.about | {"score": score, "config": dump(self._config, comments=False)}
+        candidate._replace(about=about).write(self._path)
         self._score = math.inf if confirmed else score
         return True
 
     def _earlier_score(self) -> float:
         """The score of the existing file if it is comparable, else minus infinity."""
         try:
-            earlier = checkpoint.load(self._path)
+            earlier = checkpoint_file.read(self._path).about
+            same = _meaning(read(base=earlier["config"])) == _meaning(self._config)
         except UserError:
             return -math.inf
-        same = _meaning(earlier.config) == _meaning(self._config) and (earlier.contents or {}) == self._contents
-        if earlier.score is None or not same:
+        if earlier.get("score") is None or not same or (earlier.get("contents") or {}) != self._contents:
             return -math.inf
-        return earlier.score
+        return float(earlier["score"])
 
 
 def _meaning(config: Config) -> tuple[Any, ...]:

@@ -1,18 +1,12 @@
-"""Checkpoints: written atomically, and read without running code or trusting their sizes.
+"""Checkpoints: written atomically, and read without running code or trusting their sizes; see `checkpoint_file`."""
 
-A checkpoint is a safetensors file. Its header contains everything but tensors, as JSON, and a digest of the content.
-"""
-
-import contextlib
-import hashlib
-import json
 import math
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, BinaryIO, NamedTuple
 
+import numpy as np
 import safetensors.torch
 import torch
 from torch import Tensor
@@ -23,16 +17,15 @@ from kartrl.envs.named_modules import trust, untrusted_modules
 from kartrl.envs.observation_spec import ObservationSpec
 from kartrl.envs.spec import ActionSpec
 from kartrl.errors import UserError
-from kartrl.files import write_whole
+from kartrl.learning import checkpoint_file
+from kartrl.learning.checkpoint_file import FORMAT, NETWORK, CheckpointFile, newest_first
+from kartrl.learning.checkpoint_file import newest as newest
 from kartrl.learning.counters import Counters
 from kartrl.learning.optimizers import state_shapes
 from kartrl.models import ActorCritic, make_network
 
-FORMAT = "kartrl checkpoint 7"
-LARGEST = 1 << 32  # bytes; a larger file is not one of ours
-LARGEST_HEADER = 1 << 20
 LARGEST_RANDOM = 65_536  # bytes of a random generator's state
-GROUPS = ("network", "optimizer", "random", "algorithm")  # of tensors; prefixes of their names
+GROUPS = (NETWORK, "optimizer", "random", "algorithm")  # of tensors; prefixes of their names
 DTYPES = {
     "F32": torch.float32,
     "F16": torch.float16,
@@ -73,6 +66,11 @@ def save(path: Path, checkpoint: Checkpoint) -> None:
     """
     if not all(bool(tensor.isfinite().all()) for tensor in checkpoint.network.values()):
         raise NotFinite("the weights are not finite")
+    content_of(checkpoint).write(path)
+
+
+def content_of(checkpoint: Checkpoint) -> CheckpointFile:
+    """What is saved of a checkpoint."""
     about = {
         "format": FORMAT,
         "config": dump(checkpoint.config, comments=False),
@@ -84,11 +82,7 @@ def save(path: Path, checkpoint: Checkpoint) -> None:
         "provenance": dict(checkpoint.provenance),
         "most_envs": checkpoint.most_envs,
     }
-    tensors = {name: tensor.contiguous() for name, tensor in _tensors(checkpoint).items()}
-    text = json.dumps(about)
-    content = safetensors.torch.save(tensors, {"about": text, "sha256": digest(text, tensors)})
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, content, durable=True)
+    return CheckpointFile(about, _arrays(_tensors(checkpoint)))
 
 
 def load(path: Path) -> Checkpoint:
@@ -97,19 +91,7 @@ def load(path: Path) -> Checkpoint:
     Raises:
         UserError: the file is missing, truncated, damaged, not one of ours, or of another network than it declares.
     """
-    if path.is_dir():
-        raise UserError(f"{path}: is a folder; give a checkpoint file, such as {path / 'best.pt'}")
-    try:
-        with path.open("rb") as file:
-            return _read(file)
-    except OSError as error:
-        raise UserError(f"{path}: cannot read this checkpoint ({error.strerror or error})") from error
-    except UserError as error:
-        raise UserError(f"{path}: refused: {error}") from error
-    except Exception as error:  # JSON, safetensors and torch have no common exception class for malformed files
-        raise UserError(
-            f"{path}: refused: damaged, or not a checkpoint of this version of kartrl ({_line(error)})"
-        ) from error
+    return checkpoint_file.opened(path, _read)
 
 
 def check_imports(config: Config) -> None:
@@ -179,23 +161,9 @@ def fit(network: ActorCritic, weights: dict[str, Tensor]) -> None:
         raise UserError(f"the checkpoint's weights do not fit this network ({_line(error)})") from error
 
 
-def newest_first(run_folder: Path) -> list[Path]:
-    """The run's checkpoints, newest first: files named by their agent steps, not a user's copies by other names."""
-    saved = (path for path in (run_folder / "checkpoints").glob("*.pt") if path.stem.isdecimal())
-    return sorted(saved, key=lambda path: int(path.stem), reverse=True)
-
-
-def newest(run_folder: Path) -> Path | None:
-    """The run's newest checkpoint, or None."""
-    return next(iter(newest_first(run_folder)), None)
-
-
 def newest_readable(run_folder: Path) -> tuple[Path, Checkpoint] | None:
     """The run's newest checkpoint that can be read, and its content; None if there is none."""
-    for path in newest_first(run_folder):
-        with contextlib.suppress(UserError):
-            return path, load(path)
-    return None
+    return checkpoint_file.newest_readable(run_folder, load)
 
 
 def remove_oldest(run_folder: Path, keep: int) -> None:
@@ -206,21 +174,13 @@ def remove_oldest(run_folder: Path, keep: int) -> None:
 
 def _read(file: BinaryIO) -> Checkpoint:
     """See `load`. The header is checked before anything else is read."""
-    size = os.fstat(file.fileno()).st_size
-    if size > LARGEST:
-        raise UserError(f"larger than {LARGEST >> 20} MiB")
-    length = int.from_bytes(file.read(8), "little")
-    if not 2 <= length <= min(LARGEST_HEADER, size - 8):
-        raise UserError("not a checkpoint, or a truncated one")
-    header = json.loads(file.read(length))
-    metadata = header.pop("__metadata__")
-    claimed = _describe(metadata["about"], {key: _claimed(entry) for key, entry in header.items()})
-    if 8 + length + sum(tensor.nbytes for tensor in _tensors(claimed).values()) != size:
+    header = checkpoint_file.read_header(file)
+    claimed = _describe(header.about, {key: _claimed(entry) for key, entry in header.tensors.items()})
+    if header.length + sum(tensor.nbytes for tensor in _tensors(claimed).values()) != header.size:
         raise UserError("damaged: its length does not match its header")
     file.seek(0)
-    tensors = safetensors.torch.load(file.read(size))  # refuses overlaps, and offsets that do not match the shapes
-    if metadata["sha256"] != digest(metadata["about"], tensors):
-        raise UserError("damaged: its checksum does not match")
+    tensors = safetensors.torch.load(file.read(header.size))  # refuses overlaps, and offsets that do not match
+    checkpoint_file.check_digest(header, _arrays(tensors))
     groups = _groups(tensors)
     _, optimizer, random, algorithm = (groups[name] for name in GROUPS)
     network = {name: _widened(tensor) for name, tensor in groups["network"].items()}
@@ -247,9 +207,7 @@ def _tensors(checkpoint: Checkpoint) -> dict[str, Tensor]:
 
 def _describe(text: str, tensors: dict[str, Tensor]) -> Checkpoint:
     """Make a checkpoint from a description and tensors, whose values are not read."""
-    about = json.loads(text)
-    if about["format"] != FORMAT:
-        raise UserError("written by another version of kartrl")
+    about = checkpoint_file.parse_about(text)
     groups = _groups(tensors)
     checkpoint = Checkpoint(
         config=read(base=about["config"]),
@@ -321,13 +279,8 @@ def _types(tensors: Mapping[str, Tensor]) -> dict[str, tuple[torch.dtype, torch.
     return {name: (tensor.dtype, tensor.shape) for name, tensor in tensors.items()}
 
 
-def digest(about: str, tensors: dict[str, Tensor]) -> str:
-    """SHA-256 of a checkpoint's content, independent of the layout of the file."""
-    digest = hashlib.sha256(about.encode())
-    for name, tensor in sorted(tensors.items()):
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-        digest.update(tensor.cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()
+def _arrays(tensors: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
+    return {name: tensor.detach().cpu().contiguous().numpy() for name, tensor in tensors.items()}
 
 
 def _line(error: Exception) -> str:

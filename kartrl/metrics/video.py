@@ -9,7 +9,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
-import av
 import cv2
 import numpy as np
 from PIL import Image
@@ -52,6 +51,8 @@ class Mp4Writer:
             self._add(frame)
 
     def _add(self, frame: np.ndarray) -> None:
+        import av  # here and below: 10 MB, which processes that only make images do without
+
         height, width, _ = frame.shape
         if self.frames == 0:
             scale: float = max(1, min(WIDTH // width, HEIGHT // height))  # an integer, for sharp pixels
@@ -68,6 +69,8 @@ class Mp4Writer:
         self.frames += 1
 
     def __enter__(self) -> Self:
+        import av
+
         with contextlib.ExitStack() as stack:
             temporary = stack.enter_context(whole_file(self._path))
             temporary.touch()  # FFmpeg would open it only with the first frame

@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 from kartrl import __version__
 from kartrl.config import read
 from kartrl.errors import UserError
-from kartrl.learning import checkpoint
+from kartrl.learning import checkpoint, checkpoint_file
 
 HUB = "hf://"
 ADDRESS = re.compile(r"hf://([\w.-]+/[\w.-]+)/?(?:@([\w.-]+(?:/[\w.-]+)*))?", re.ASCII)
 WEIGHTS, SETTINGS, CARD = "model.safetensors", "kartrl.cfg", "README.md"
-LARGEST = {WEIGHTS: checkpoint.LARGEST, SETTINGS: 1 << 20}  # bytes of the files without which there is no policy
+LARGEST = {WEIGHTS: checkpoint_file.LARGEST, SETTINGS: 1 << 20}  # bytes of the files without which there is no policy
 FILES = (WEIGHTS, SETTINGS, CARD, "LICENSE", "replay.mp4", "replay.png", ".eval_results/kartrl.yaml")
 SECONDS = 10.0  # for the hub to answer
 LOG_IN = "log in with `hf auth login`, or set HF_TOKEN"

@@ -100,7 +100,8 @@ class Server:
         self._saves = Saves(config, folder, self._spec, self._replay_saves, resume, source, display.say)
         self._reporter = Reporter(config, folder, self._context, display, self._trainer, sizes, source)
         first_step = self._before.agent_steps
-        self._evaluations = Evaluations(config, folder, self._context, display.say, first_step, spec.most_envs)
+        own = display.say, first_step, spec.most_envs, self.crew.programs
+        self._evaluations = Evaluations(config, folder, self._context, *own)
         self._judge = Judge(config.run, self._trainer, sizes, self._before.episodes, display.say)
         self._join_seconds = faults.value("join", JOIN_SECONDS)
         self._ending = False

@@ -38,6 +38,7 @@ class Central(Crew):
         self._first_update = trainer.counters.updates
         seed = first_seed(config.run.seed, self._first_update)
         own = None if sizes.predictors else own_network(config, spec, sizes, trainer.weights)
+        self.programs = own.programs if own is not None else None
         self._acting = Acting(config, sizes, spec, context, seed, say, own)
         self._slab = self._acting.slab
         self.supervisor: Team = self._acting.supervisor

@@ -1,12 +1,13 @@
 """The server's interface to the processes and threads that act and learn."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 import torch
 
 from kartrl.acting.messages import EpisodeEnd
+from kartrl.acting.program import Program
 from kartrl.replay import Mixture
 from kartrl.training.trainer import Trainer
 
@@ -48,6 +49,9 @@ class Crew(ABC):
 
     replay: Mixture | None = None
     """The replays; None if they learn from fresh unrolls alone."""
+
+    programs: Mapping[int, Program] | None = None
+    """The network's, if agents run it themselves by these."""
 
     @property
     @abstractmethod

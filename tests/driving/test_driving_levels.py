@@ -10,7 +10,7 @@ import psutil
 import pytest
 import torch
 from needs import needs_kart
-from policies import CARTPOLE, KART, save_policy
+from policies import CARTPOLE, KART, by_programs, save_policy
 
 from kartrl.config import Model
 from kartrl.driving import levels
@@ -44,14 +44,17 @@ def episodes(drives):
 
 def one_by_one(driver, starts):
     return [
-        drive(driver.world, driver.env, driver.network, start.level, greedy=False, seed=start.seed) for start in starts
+        drive(driver.world, driver.env, driver.policy, start.level, greedy=False, seed=start.seed) for start in starts
     ]
 
 
 @needs_kart
-def test_episodes_on_all_cores_are_as_one_by_one(policy):
+@pytest.mark.parametrize("is_recorded", [False, True], ids=["network", "recorded"])
+def test_episodes_on_all_cores_are_as_one_by_one(policy, is_recorded):
     ended = []
     with open_driver(policy, CIRCUITS, "cpu") as driver:
+        if is_recorded:
+            driver = by_programs(driver)
         alone = one_by_one(driver, STARTS)
         together = drive_levels(driver, STARTS, greedy=False, on_end=lambda start, _: ended.append(start))
     assert episodes(together) == episodes(alone)

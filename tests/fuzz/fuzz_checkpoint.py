@@ -20,7 +20,7 @@ with atheris.instrument_imports(include=["kartrl", "configparser", "json"]):
     from policies import make_checkpoint
 
     from kartrl.errors import UserError
-    from kartrl.learning import checkpoint
+    from kartrl.learning import checkpoint, checkpoint_file
 
 torch.set_num_threads(1)
 HONEST = make_checkpoint(1)
@@ -29,6 +29,7 @@ TENSORS = {
     for group in ("network", "optimizer", "random")
     for name, value in getattr(HONEST, group).items()
 }
+ARRAYS = {name: tensor.numpy() for name, tensor in TENSORS.items()}
 FOLDER = Path(tempfile.mkdtemp())
 FILE = FOLDER / f"{os.getpid()}.pt"
 
@@ -41,12 +42,13 @@ def one(data: bytes) -> None:
         content = len(rest).to_bytes(8, "little") + rest + bytes(64)
     else:
         text = rest.decode(errors="replace")
-        content = safetensors.torch.save(TENSORS, {"about": text, "sha256": checkpoint.digest(text, TENSORS)})
+        content = safetensors.torch.save(TENSORS, {"about": text, "sha256": checkpoint_file.digest(text, ARRAYS)})
     FILE.write_bytes(content)
-    try:
-        checkpoint.load(FILE)
-    except UserError as error:
-        assert_clear(error)
+    for read in (checkpoint.load, checkpoint_file.read):
+        try:
+            read(FILE)
+        except UserError as error:
+            assert_clear(error)
 
 
 def seeds() -> Path:

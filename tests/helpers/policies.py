@@ -6,8 +6,12 @@ from pathlib import Path
 import torch
 from gymnasium.spaces import Discrete
 
+from kartrl.acting.published_weights import published
+from kartrl.acting.recording import record
 from kartrl.algorithms import heads_of
 from kartrl.config import read
+from kartrl.driving.driver import Driver
+from kartrl.driving.recorded_actor import Recorded
 from kartrl.envs.observation_spec import ObservationSpec, plain
 from kartrl.envs.spec import ActionSpec
 from kartrl.envs.worlds import load_world
@@ -78,3 +82,13 @@ def save_policy(
     content = Checkpoint(config, network.state_dict(), {}, counters, spec, action, score, most_envs=most_envs)
     checkpoint.save(path, content)
     return path
+
+
+def by_programs(driver: Driver) -> Driver:
+    """The driver with its network recorded, as agents have it."""
+    config, env = driver.world.config, driver.env
+    spec, action = ObservationSpec.of(env.observation_space), ActionSpec.of(env.action_space)
+    programs = record(config.model, spec, action, heads_of(config), [2, 4])
+    assert programs is not None
+    weights = torch.cat([tensor.detach().flatten() for tensor in published(driver.network)]).numpy()
+    return driver._replace(policy=Recorded(programs, weights))

@@ -8,10 +8,15 @@ from policies import make_checkpoint
 from kartrl.config import read
 from kartrl.learning import checkpoint
 from kartrl.learning.best_checkpoint import BestCheckpoint
+from kartrl.learning.checkpoint_file import CheckpointFile
 
 CIRCUITS = ("a", "b")
 HIGH = {"a": [9.0], "b": [9.0]}
 LOW = {"a": [1.0], "b": [1.0]}
+
+
+def saved(agent_steps: int) -> CheckpointFile:
+    return checkpoint.content_of(make_checkpoint(agent_steps))
 
 
 def best_checkpoint(path: Path, *overrides: str) -> BestCheckpoint[str]:
@@ -21,11 +26,11 @@ def best_checkpoint(path: Path, *overrides: str) -> BestCheckpoint[str]:
 def test_the_highest_mean_over_circuits_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "best.pt"
     best = best_checkpoint(path)
-    assert best.offer(make_checkpoint(1), {"a": [-1.0, -3.0], "b": [-4.0]})
+    assert best.offer(saved(1), {"a": [-1.0, -3.0], "b": [-4.0]})
     assert checkpoint.load(path).score == -3.0, "each circuit counts the same, however many episodes it has"
-    assert not best.offer(make_checkpoint(2), {"a": [-3.0], "b": [-3.0]}), "of two equals the first stays"
-    assert best.offer(make_checkpoint(3), {"a": [-2.0], "b": [-3.0]})
-    assert not best.offer(make_checkpoint(4), {"a": [-9.0], "b": [3.0]})
+    assert not best.offer(saved(2), {"a": [-3.0], "b": [-3.0]}), "of two equals the first stays"
+    assert best.offer(saved(3), {"a": [-2.0], "b": [-3.0]})
+    assert not best.offer(saved(4), {"a": [-9.0], "b": [3.0]})
     kept = checkpoint.load(path)
     assert (kept.score, kept.counters.agent_steps) == (-2.5, 3)
 
@@ -34,15 +39,15 @@ def test_a_score_is_of_all_circuits_and_of_one_checkpoint(tmp_path: Path) -> Non
     best = best_checkpoint(tmp_path / "best.pt")
     for returns in ({"a": [9.0]}, {}, {"a": [9.0], "b": [9.0], "c": [9.0]}):
         with pytest.raises(ValueError, match="all levels"):
-            best.offer(make_checkpoint(1), returns)
+            best.offer(saved(1), returns)
     assert not (tmp_path / "best.pt").exists()
 
 
 @pytest.mark.parametrize("value", [float("inf"), float("nan")])
 def test_a_return_that_is_not_finite_makes_no_best(tmp_path: Path, value: float) -> None:
     best = best_checkpoint(tmp_path / "best.pt")
-    assert not best.offer(make_checkpoint(1), {"a": [value], "b": [1.0]})
-    assert best.offer(make_checkpoint(2), LOW)
+    assert not best.offer(saved(1), {"a": [value], "b": [1.0]})
+    assert best.offer(saved(2), LOW)
 
 
 @pytest.mark.parametrize(
@@ -57,8 +62,8 @@ def test_a_return_that_is_not_finite_makes_no_best(tmp_path: Path, value: float)
 )
 def test_resumed_run_keeps_its_best_score(tmp_path: Path, override: str) -> None:
     path = tmp_path / "best.pt"
-    assert best_checkpoint(path).offer(make_checkpoint(1), HIGH)
-    assert not best_checkpoint(path, override).offer(make_checkpoint(2), LOW)
+    assert best_checkpoint(path).offer(saved(1), HIGH)
+    assert not best_checkpoint(path, override).offer(saved(2), LOW)
 
 
 @pytest.mark.parametrize(
@@ -73,15 +78,15 @@ def test_resumed_run_keeps_its_best_score(tmp_path: Path, override: str) -> None
 )
 def test_a_score_of_another_meaning_is_forgotten(tmp_path: Path, override: str) -> None:
     path = tmp_path / "best.pt"
-    assert best_checkpoint(path).offer(make_checkpoint(1), HIGH)
+    assert best_checkpoint(path).offer(saved(1), HIGH)
     # the checkpoint itself may have been saved before the change: what counts is how it was evaluated
-    assert best_checkpoint(path, override).offer(make_checkpoint(2), LOW)
-    assert not best_checkpoint(path, override).offer(make_checkpoint(3), LOW)
-    assert best_checkpoint(path).offer(make_checkpoint(4), LOW), "nor does that one count under the first meaning"
+    assert best_checkpoint(path, override).offer(saved(2), LOW)
+    assert not best_checkpoint(path, override).offer(saved(3), LOW)
+    assert best_checkpoint(path).offer(saved(4), LOW), "nor does that one count under the first meaning"
 
 
 def test_a_damaged_file_is_replaced(tmp_path: Path) -> None:
     path = tmp_path / "best.pt"
     path.write_bytes(b"damaged")
-    assert best_checkpoint(path).offer(make_checkpoint(1), LOW)
+    assert best_checkpoint(path).offer(saved(1), LOW)
     assert checkpoint.load(path).score == 1.0

@@ -25,6 +25,7 @@ from kartrl.envs.spec import ActionSpec, Continuous
 from kartrl.errors import UserError
 from kartrl.learning import checkpoint
 from kartrl.learning.checkpoint import Checkpoint
+from kartrl.learning.checkpoint_file import FORMAT, digest
 from kartrl.learning.counters import Counters
 from kartrl.models import ActorCritic, make_network
 from kartrl.run.resuming import resumed_config
@@ -158,7 +159,7 @@ def write_zip_bomb(path):
 
 def write_header(path, header, length=None):
     """A file of this header (a tree, or text) and 1000 bytes of tensors."""
-    about = json.dumps({"format": checkpoint.FORMAT})
+    about = json.dumps({"format": FORMAT})
     text = header if isinstance(header, bytes) else json.dumps({"__metadata__": {"about": about}, **header}).encode()
     path.write_bytes((len(text) if length is None else length).to_bytes(8, "little") + text + bytes(1000))
 
@@ -185,7 +186,7 @@ DAMAGE = {
     "longer": lambda path: path.write_bytes(path.read_bytes() + bytes(8)),
     "text": lambda path: path.write_text("no checkpoint"),
     "plain pickle": lambda path: path.write_bytes(pickle.dumps({"model": 1})),
-    "pickle bomb": lambda path: torch.save({"format": checkpoint.FORMAT, "model": Bomb()}, path),
+    "pickle bomb": lambda path: torch.save({"format": FORMAT, "model": Bomb()}, path),
     "pickle bomb without a zip": lambda path: path.write_bytes(pickle.dumps(Bomb())),
     "zip bomb": write_zip_bomb,
     "foreign weights": lambda path: safetensors.torch.save_file({"conv.weight": torch.zeros(3)}, path),
@@ -225,7 +226,8 @@ def forge(path, about=None, text=None, **groups):
         text = json.dumps({**json.loads(metadata["about"]), **(about or {})})
     chosen = {"network": honest().network, "optimizer": honest().optimizer, "random": honest().random, **groups}
     tensors = {f"{group}/{name}": tensor for group, members in chosen.items() for name, tensor in members.items()}
-    safetensors.torch.save_file(tensors, path, {"about": text, "sha256": checkpoint.digest(text, tensors)})
+    arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
+    safetensors.torch.save_file(tensors, path, {"about": text, "sha256": digest(text, arrays)})
     return path
 
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commands import wait_for
-from policies import make_checkpoint
 from tensorboard_page import Page, tensorboard
 
 from kartrl.config import read
+from kartrl.learning.counters import Counters
 from kartrl.metrics import scalars_csv
 from kartrl.metrics.sinks import Sinks
 from kartrl.run.evaluation.files import EvaluationFiles
@@ -31,7 +31,7 @@ def picture(folder: Path, first_step: int | None, *steps: int) -> None:
     folder.mkdir(exist_ok=True)
     files = EvaluationFiles(folder, first_step)
     for step in steps:
-        files.write(make_checkpoint(step), "train/CartPole-v1", "picture", PICTURE, [PICTURE, PICTURE])
+        files.write(Counters(step), "train/CartPole-v1", "picture", PICTURE, [PICTURE, PICTURE], list)
     files.close()
 
 

@@ -4,8 +4,11 @@ import functools
 import io
 import json
 import os
+import pickle
 import re
 import signal
+import subprocess
+import sys
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import fmean
@@ -15,12 +18,13 @@ import gymnasium
 import numpy as np
 import psutil
 import pytest
-from commands import wait_for
+import torch
+from commands import environment, wait_for
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from needs import needs_browser, needs_kart, open_browser
 from PIL import Image
-from policies import CARTPOLE, KART, save_policy
+from policies import CARTPOLE, KART, by_programs, save_policy
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard_page import tensorboard
 
@@ -70,8 +74,10 @@ def order(one: EpisodeRecord | Video | str) -> tuple[bool, str]:
 class Evaluator:
     """An evaluator process at work in a run folder; a context manager."""
 
-    def __init__(self, run_folder: Path, first_step: int | None = None, start: Any = None) -> None:
-        self.first_step, self.start = first_step, start or context()
+    def __init__(
+        self, run_folder: Path, first_step: int | None = None, start: Any = None, programs: Any = None
+    ) -> None:
+        self.first_step, self.start, self.programs = first_step, start or context(), programs
         path = checkpoint.newest(run_folder)
         assert path is not None
         self.folder, self.config = run_folder, checkpoint.load(path).config
@@ -79,7 +85,7 @@ class Evaluator:
     def __enter__(self) -> "Evaluator":
         self.messages, writer = self.start.Pipe()
         arguments = self.folder, self.config, writer, None, self.first_step
-        self.process = spawn(self.start, "evaluator", evaluator.run, *arguments)
+        self.process = spawn(self.start, "evaluator", evaluator.run, *arguments, programs=self.programs)
         writer.close()
         return self
 
@@ -253,18 +259,49 @@ def test_neighbours_are_of_different_groups():
     assert all(len({circuit.split(".")[1] for circuit in circuits[at : at + 3]}) == 3 for at in range(10))
 
 
-def test_evaluator_works_without_circuits_and_pictures(tmp_path):
+@pytest.mark.parametrize("is_recorded", [False, True], ids=["network", "recorded"])
+def test_evaluator_works_without_circuits_and_pictures(tmp_path, is_recorded):
     path = save_policy(tmp_path, [*CARTPOLE, *OFTEN, "evaluation.episodes=10"])  # more than are driven side by side
-    with Evaluator(tmp_path) as evaluator:
+    with open_driver(path, [], "cpu") as driver:
+        policy = by_programs(driver).policy if is_recorded else driver.policy
+        alone = [drive(driver.world, driver.env, policy, "", greedy=True, seed=seed) for seed in range(10)]
+    with Evaluator(tmp_path, programs=policy.programs if is_recorded else None) as evaluator:
         records, scalars = evaluator.round()
         assert scalars.values["evaluation/train_return"] == fmean(one.episode.episodic_return for one in records)
         assert (tmp_path / "best.pt").exists()
         assert psutil.Process(evaluator.process.pid).nice() == min(19, psutil.Process().nice() + EVALUATOR)
         assert EVALUATOR > AGENT
     assert not (tmp_path / "evaluation" / "latest.png").exists()
-    with open_driver(path, [], "cpu") as driver:
-        alone = [drive(driver.world, driver.env, driver.network, "", greedy=True, seed=seed) for seed in range(10)]
+    best, newest = checkpoint.load(tmp_path / "best.pt"), checkpoint.load(path)
+    assert best.score is not None
+    assert best.counters == newest.counters
+    assert all(torch.equal(best.network[name], tensor) for name, tensor in newest.network.items())
     assert sorted(record.episode for record in records) == sorted(one.episode for one in alone)
+
+
+ALONE_IN_PROCESS = """
+import pickle, sys
+from multiprocessing import Pipe
+from pathlib import Path
+from kartrl.run.evaluation import evaluator
+ours, theirs = Pipe()
+ours.send("training has ended")
+folder, config, programs = pickle.loads(Path("arguments").read_bytes())
+evaluator.run(folder, config, theirs, programs=programs)
+sys.exit("torch" in sys.modules)
+"""
+
+
+def test_recorded_network_is_evaluated_without_pytorch(tmp_path):
+    path = save_policy(tmp_path, [*CARTPOLE, *OFTEN, "evaluation.episodes=2"])
+    with open_driver(path, [], "cpu") as driver:
+        programs = by_programs(driver).policy.programs
+    arguments = tmp_path, checkpoint.load(path).config, programs
+    (tmp_path / "arguments").write_bytes(pickle.dumps(arguments))
+    command = [sys.executable, "-c", ALONE_IN_PROCESS]
+    subprocess.run(command, cwd=tmp_path, env=environment(), timeout=100, check=True)
+    assert checkpoint.load(tmp_path / "best.pt").score is not None
+    assert any((tmp_path / "evaluation").iterdir())
 
 
 def test_a_film_has_its_length_and_renders_nothing_else():

@@ -163,9 +163,10 @@ def test_changed_content_of_own_circuits_is_reported(tmp_path):
 def test_best_score_on_changed_circuits_is_not_compared(tmp_path):
     stored, path = over(), tmp_path / "best.pt"
     first = BestCheckpoint(path, [""], stored.config, {"mine": "1"})
-    assert first.offer(stored._replace(contents={"mine": "1"}), {"": [5.0]})
-    assert not BestCheckpoint(path, [""], stored.config, {"mine": "1"}).offer(stored, {"": [4.0]})
-    assert BestCheckpoint(path, [""], stored.config, {"mine": "2"}).offer(stored, {"": [4.0]})
+    assert first.offer(checkpoint.content_of(stored._replace(contents={"mine": "1"})), {"": [5.0]})
+    content = checkpoint.content_of(stored)
+    assert not BestCheckpoint(path, [""], stored.config, {"mine": "1"}).offer(content, {"": [4.0]})
+    assert BestCheckpoint(path, [""], stored.config, {"mine": "2"}).offer(content, {"": [4.0]})
 
 
 def test_the_printed_command_fits_the_newest_readable_checkpoint(tmp_path):

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import cv2
 import numpy as np
 from matplotlib import colormaps, patheffects
 from matplotlib.axes import Axes
@@ -51,7 +52,11 @@ def driven_lines(
     axes.set_facecolor(PAPER)
     axes.set_title(title, color=INK, fontsize=14 * scale, pad=9 * scale, linespacing=1.4)
     if map_rgb is not None:
-        axes.imshow(_faded(map_rgb), extent=(0, map_rgb.shape[1], map_rgb.shape[0], 0), interpolation="antialiased")
+        axes.imshow(
+            _faded(_reduced(map_rgb, MAP * inches * DPI)),
+            extent=(0, map_rgb.shape[1], map_rgb.shape[0], 0),
+            interpolation="antialiased",
+        )
     drawn = [line for line in lines if len(line.x) > 1]
     for line in drawn:
         collection = _draw(axes, line, _speeds(drawn), scale)
@@ -73,7 +78,18 @@ def driven_lines(
         spine.set_edgecolor(FAINT)
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
-    return np.asarray(canvas.buffer_rgba())[..., :3].copy()
+    drawing = np.asarray(canvas.buffer_rgba())[..., :3].copy()
+    figure.clear()  # its parts refer to each other: or many would be in memory
+    return drawing
+
+
+def _reduced(map_rgb: np.ndarray, side: float) -> np.ndarray:
+    """The map with at least so many pixels a side, if that is at most half: plots of ten times the memory are slow."""
+    times = int(map_rgb.shape[0] / side)
+    if times < 2:
+        return map_rgb
+    size = map_rgb.shape[1] // times, map_rgb.shape[0] // times
+    return np.asarray(cv2.resize(map_rgb, size, interpolation=cv2.INTER_AREA), np.uint8)
 
 
 def _faded(map_rgb: np.ndarray) -> np.ndarray:

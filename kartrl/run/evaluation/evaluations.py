@@ -2,12 +2,13 @@
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 from kartrl import faults
+from kartrl.acting.program import Program
 from kartrl.config import Config
 from kartrl.errors import UserError
 from kartrl.files import shown, write_whole
@@ -29,6 +30,7 @@ class Evaluations:
     Args:
         first_step: agent steps of the checkpoint that is resumed.
         most_envs: see `EnvSpec`.
+        programs: the network's, if agents have them.
     """
 
     def __init__(
@@ -39,8 +41,9 @@ class Evaluations:
         say: Callable[[str], None],
         first_step: int = 0,
         most_envs: int = 0,
+        programs: Mapping[int, Program] | None = None,
     ) -> None:
-        self._most_envs = most_envs
+        self._most_envs, self._programs = most_envs, programs
         self._config, self._folder, self._context, self._say = config, folder, context, say
         self._evaluated = first_step  # agent steps of the newest checkpoint of which there is an evaluation
         self._asked = 0  # episodes that are to confirm the newest checkpoint's return
@@ -55,7 +58,7 @@ class Evaluations:
         ours, theirs = self._context.Pipe()
         self._inbox = Inbox(ours)
         most = self._most_envs or evaluator.MOST_ENVS
-        arguments = self._folder.path, self._config, theirs, signs, self._evaluated, most
+        arguments = self._folder.path, self._config, theirs, signs, self._evaluated, most, self._programs
         process = spawn(self._context, "evaluator", evaluator.run, *arguments)
         theirs.close()
         self._ask()

@@ -6,29 +6,32 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import fmean
 from types import FrameType
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
-import torch
 
+from kartrl.acting.program import Node, Program
 from kartrl.config import Config
 from kartrl.driving.driver import Driver
 from kartrl.driving.episodes import Start
-from kartrl.driving.levels import drive_levels
+from kartrl.driving.levels import drive_levels, load_policy
+from kartrl.driving.recorded_actor import Recorded
 from kartrl.envs.episode import Drive, Episode
 from kartrl.envs.named_modules import named_modules, trust_here
+from kartrl.envs.observation_spec import ObservationSpec
 from kartrl.envs.seeds import seed_generators
 from kartrl.envs.world import Env
 from kartrl.envs.worlds import load_world
 from kartrl.envs.wrappers.own_folder import OwnFolder
 from kartrl.errors import UserError, remedy
-from kartrl.learning import checkpoint
+from kartrl.learning import checkpoint_file
 from kartrl.learning.best_checkpoint import BestCheckpoint
-from kartrl.learning.checkpoint import Checkpoint
+from kartrl.learning.checkpoint_file import NETWORK, CheckpointFile
 from kartrl.metrics.episode_metrics import evaluation_scalars
 from kartrl.metrics.records import Confirmation, EpisodeRecord, Scalars
 from kartrl.processes.interrupts import deferred
@@ -37,11 +40,13 @@ from kartrl.processes.spawn import EVALUATOR, environments_hosted, yield_cores
 from kartrl.run.evaluation.files import GIF_FPS, EvaluationFiles, Film
 from kartrl.run.evaluation.turns import Turns, mixed
 
+if TYPE_CHECKING:
+    from kartrl.models import ActorCritic
+
 NAMES = ("evaluation", "evaluation_sampled")  # of scalars: with greedy, and with sampled actions
-MOST_ENVS = 8  # that are stepped together
+MOST_ENVS = 4  # that are stepped together: an emulator takes 14 MB
 LOOK_SECONDS = 1.0  # between two checks for a new checkpoint
 TELL_SECONDS = 10.0  # between two lines about the progress on all test levels
-DEVICE = torch.device("cpu")  # a GPU, if there is one, belongs to the learner
 UsedLevel = tuple[str, str]  # "train" or "test", and the level
 
 
@@ -52,6 +57,7 @@ def run(
     signs: Connection | None = None,
     first_step: int | None = None,
     most_envs: int = MOST_ENVS,
+    programs: Mapping[int, Program] | None = None,
 ) -> None:
     """Body of the evaluator process; ends on SIGTERM, when its parent is gone, or when it is told that training ended.
 
@@ -74,16 +80,16 @@ def run(
         first_step: agent steps of the checkpoint that the run was resumed from, or that was evaluated last: what was
             written about later ones is removed, and no earlier one is evaluated. None: there is no such checkpoint.
         most_envs: environments that are stepped together at most.
+        programs: the network's, as agents have them: this process then does without PyTorch.
     """
     signal.signal(signal.SIGTERM, deferred(_end))
     yield_cores(EVALUATOR)
     trust_here(named_modules(config.model))  # as the server does
-    torch.set_num_threads(1)
     pulse = Pulse(signs)
     pulse.beat()
     with (
         environments_hosted(),
-        contextlib.closing(Evaluator(run_folder, config, server, pulse, first_step, most_envs)) as evaluator,
+        contextlib.closing(Evaluator(run_folder, config, server, pulse, first_step, most_envs, programs)) as evaluator,
     ):
         try:
             evaluator.loop()
@@ -93,6 +99,15 @@ def run(
 
 def _end(_number: int, _frame: FrameType | None) -> NoReturn:
     raise SystemExit(0)
+
+
+def _graph(policy: "ActorCritic | Recorded", loaded: CheckpointFile) -> list[Node]:
+    """The graph of the network that is evaluated."""
+    if isinstance(policy, Recorded):
+        return next(iter(policy.programs.values())).graph()
+    from kartrl.acting.recording import graph_of  # loads PyTorch
+
+    return graph_of(policy, ObservationSpec.from_json(loaded.about["observation"]))
 
 
 class Evaluator:
@@ -106,8 +121,9 @@ class Evaluator:
         pulse: Pulse,
         first_step: int | None,
         most_envs: int = MOST_ENVS,
+        programs: Mapping[int, Program] | None = None,
     ) -> None:
-        self._pulse = pulse
+        self._pulse, self._programs = pulse, programs
         self._run_folder, self._config, self._server = run_folder, config, server
         self._world = world = load_world(config)
         world.beat = pulse.beat
@@ -118,7 +134,7 @@ class Evaluator:
         self._turns = {use: Turns(names, limit) for use, names in levels.items()}
         self._best = BestCheckpoint(run_folder / "best.pt", levels["train"], config, world.contents())
         self._first_step = -1 if first_step is None else first_step
-        self._evaluated: Checkpoint | None = None  # the newest one, and its episodes so far
+        self._evaluated: CheckpointFile | None = None  # the newest one, and its episodes so far
         self._episodes: dict[str, dict[UsedLevel, list[Episode]]] = {}
         self._sent: set[tuple[str, str, int]] = set()  # of these: use, level and seed
         self._films = min(config.evaluation.video_seconds, config.evaluation.minutes) > 0
@@ -140,33 +156,40 @@ class Evaluator:
             self._has_ended = message is not None
             if not self._has_ended and time.monotonic() < due:
                 continue
-            path = checkpoint.newest(self._run_folder)
+            path = checkpoint_file.newest(self._run_folder)
             if path is None or path == seen:
                 continue
             due, seen = time.monotonic() + pause, path
             try:
-                loaded = checkpoint.load(path)
+                loaded = checkpoint_file.read(path)
+                if not self._has_ended and loaded.counters.agent_steps <= self._first_step:
+                    seen = None
+                    continue
+                driver = self._opened(path, loaded)
             except UserError:  # a newer one has replaced it meanwhile
                 due, seen = 0.0, None
                 continue
-            if not self._has_ended and loaded.counters.agent_steps <= self._first_step:
-                seen = None
-                continue
             self._evaluated, self._episodes, self._sent = loaded, {name: {} for name in NAMES}, set()
-            driver = self._opened(path, loaded)
             self._round(driver, loaded)
         if self._evaluated is not None:
             self._complete(driver, self._evaluated)
 
-    def _opened(self, path: Path, loaded: Checkpoint) -> Driver:
+    def _opened(self, path: Path, loaded: CheckpointFile) -> Driver:
         """The network of a checkpoint, with this process's environments."""
-        network, levels = checkpoint.load_network(loaded, DEVICE), self._world.all_levels()
+        policy, levels = self._policy(path, loaded), self._world.all_levels()
         steps = loaded.counters.agent_steps
-        return Driver(self._world, steps, self._envs, network, levels, path, self._most_envs, self._open_another)
+        return Driver(self._world, steps, self._envs, policy, levels, path, self._most_envs, self._open_another)
+
+    def _policy(self, path: Path, loaded: CheckpointFile) -> "ActorCritic | Recorded":
+        if self._programs is not None:
+            names = [name for *_, name in next(iter(self._programs.values())).weights]
+            if loaded.arrays.keys() >= {f"{NETWORK}/{name}" for name in names}:  # or it has some that are not saved
+                return Recorded(self._programs, loaded.weights(names))
+        return load_policy(path)
 
     def _confirm(self, episodes: int) -> None:
         """Drive at least so many greedy episodes with the newest checkpoint; it is the best if that ends the run."""
-        newest = checkpoint.newest_readable(self._run_folder)
+        newest = checkpoint_file.newest_readable(self._run_folder, checkpoint_file.read)
         if newest is None:
             self._server.send(Confirmation(0, math.nan, 0))
             return
@@ -183,7 +206,7 @@ class Evaluator:
                 self._best.offer(loaded, of_level, confirmed=True)
         self._server.send(Confirmation(loaded.counters.agent_steps, mean, len(returns)))
 
-    def _round(self, driver: Driver, loaded: Checkpoint) -> None:
+    def _round(self, driver: Driver, loaded: CheckpointFile) -> None:
         """Drive on the levels whose turn it is with these weights, and report."""
         step = loaded.counters.agent_steps
         levels = [(use, level) for use, turns in self._turns.items() for level in turns.take()]
@@ -200,7 +223,8 @@ class Evaluator:
         for tag, shown in tags.items():
             self._pulse.beat()
             film = films[shown].pictures if films else []
-            video = self._files.write(loaded, tag, word, pictures[shown], film)
+            graph = partial(_graph, driver.policy, loaded)
+            video = self._files.write(loaded.counters, tag, word, pictures[shown], film, graph)
             if video is not None and self._config.run.tracker != "none":
                 self._server.send(video)
         returns = {
@@ -214,7 +238,7 @@ class Evaluator:
             self._best.offer(loaded, returns)
         self._report(loaded, greedy, sampled)  # last: it means that the round's files are written
 
-    def _complete(self, driver: Driver, loaded: Checkpoint) -> None:
+    def _complete(self, driver: Driver, loaded: CheckpointFile) -> None:
         """Drive on the test levels that have not had their turn with these weights, and report."""
         left = [("test", level) for level in self._turns["test"].levels]
         left = [level for level in left if level not in self._episodes[NAMES[0]]]
@@ -235,7 +259,7 @@ class Evaluator:
         self._report(loaded, greedy, self._drive(driver, left, {}, greedy=False, on_end=count))
 
     def _report(
-        self, loaded: Checkpoint, greedy: dict[UsedLevel, list[Drive]], sampled: dict[UsedLevel, list[Drive]]
+        self, loaded: CheckpointFile, greedy: dict[UsedLevel, list[Drive]], sampled: dict[UsedLevel, list[Drive]]
     ) -> None:
         """Send the means over all episodes of the checkpoint so far, of which these are the newest."""
         scalars: dict[str, float] = {}

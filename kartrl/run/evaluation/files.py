@@ -1,17 +1,16 @@
 """The files that the evaluator writes to its folder, for TensorBoard and for people."""
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
-import torch
 
-from kartrl.acting.recording import graph_of
+from kartrl.acting.program import Node
 from kartrl.envs.world import Env
 from kartrl.envs.wrappers.pictures import picture_of
 from kartrl.files import write_whole
-from kartrl.learning.checkpoint import Checkpoint, load_network
+from kartrl.learning.counters import Counters
 from kartrl.metrics.event_writer import EventWriter
 from kartrl.metrics.records import Video
 from kartrl.metrics.sinks import WriteWarning
@@ -58,7 +57,13 @@ class EvaluationFiles:
         self._warn = WriteWarning("evaluations", folder)
 
     def write(
-        self, loaded: Checkpoint, name: str, word: str, picture: np.ndarray | None, film: list[np.ndarray]
+        self,
+        counters: Counters,
+        name: str,
+        word: str,
+        picture: np.ndarray | None,
+        film: list[np.ndarray],
+        graph: Callable[[], Sequence[Node]],
     ) -> Video | None:
         """Write a level's picture and film to the event file.
 
@@ -66,20 +71,20 @@ class EvaluationFiles:
             word: what the picture is.
             picture: uint8 [H, W, 3], if any.
             film: uint8 [H, W, 3] each, at `GIF_FPS`; may be empty.
+            graph: makes the network's graph, which is written once.
 
         Returns:
             The film, if there is one.
         """
-        step, tag = loaded.counters.agent_steps, f"evaluation_video/{name}"
-        video = Video(step, tag, gif(film, GIF_FPS), loaded.counters.seconds) if film else None
+        step, tag = counters.agent_steps, f"evaluation_video/{name}"
+        video = Video(step, tag, gif(film, GIF_FPS), counters.seconds) if film else None
         with self.warning():
             if self._events is None:
                 self._folder.mkdir(exist_ok=True)
                 first = not any(self._folder.glob("events.*"))
                 self._events = EventWriter(self._folder, self._first_step)
                 if first:
-                    network = load_network(loaded, torch.device("cpu"))
-                    self._events.graph(graph_of(network, loaded.observation))
+                    self._events.graph(graph())
                 self._first_step = None
             if picture is not None:
                 self._events.image(step, f"evaluation_{word}s/{name}", png(picture), *picture.shape[:2])
