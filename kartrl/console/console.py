@@ -1,16 +1,20 @@
 """An emulated console with a game: its buttons, memory, states and pictures. Several per process."""
 
 import contextlib
+import functools
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from kartrl.console.isolated_emulator import EmulatorLost, IsolatedEmulator
 from kartrl.console.libretro import ALL, BUTTONS, ROWS, Emulator, Image
 from kartrl.console.memory import Memory
-from kartrl.console.states import read_state
+from kartrl.console.roms import sha1
+from kartrl.console.states import read_state, write_state
 from kartrl.errors import UserError
+
+SIGNATURE = 8  # bytes with which all states of an emulator begin; a NES's tell their size as well
 
 
 class Kept(NamedTuple):
@@ -55,7 +59,7 @@ class Console:
         except UserError:
             self.close()
             raise
-        self._source = "this start state"
+        self._source, self._rom = "this start state", rom
         self.states: dict[Path, Kept] = {}
 
     def buttons(self, names: Sequence[str]) -> int:
@@ -72,11 +76,16 @@ class Console:
         """
         kept = self.states.get(file)
         if kept is None or _changed(file) not in (None, kept.changed):  # it may have been overwritten
-            changed, state = _changed(file), read_state(file)
+            changed, state = _changed(file), read_state(file, self.rom_hash)
             self.begin(state, file)
             kept = self.states[file] = Kept(changed, zlib.compress(state, level=1))
         self._source = str(file)
         self.restore(zlib.decompress(kept.state))
+
+    @functools.cached_property
+    def rom_hash(self) -> str:
+        """SHA-1 of the ROM, as in rom.sha."""
+        return sha1(self._rom)
 
     def begin(self, state: bytes, source: Path) -> None:
         """Continue from a saved state.
@@ -88,6 +97,8 @@ class Console:
             UserError: the emulator rejects it or does not survive it, or it is not of this game.
         """
         self._source = str(source)
+        if state[:SIGNATURE] != self.save()[:SIGNATURE]:  # some cores crash at what another one has saved
+            self._reject()
         self.restore(state)
 
     def run(self, buttons: int, rows: int = ROWS) -> None:
@@ -134,6 +145,10 @@ class Console:
         with self.naming():
             return self.opened().save()
 
+    def keep(self, file: Path) -> None:
+        """Write the console's state to a file; see `write_state`."""
+        write_state(file, self.save(), self.rom_hash)
+
     def restore(self, state: bytes) -> None:
         """Restore a saved state; the next frame updates the screen.
 
@@ -143,7 +158,13 @@ class Console:
         with self.naming():
             restored = self.opened().restore(state)
         if not restored:
-            raise UserError(f"{self._source}: the emulator rejects this state: it is damaged, or from another emulator")
+            self._reject()
+
+    def _reject(self) -> NoReturn:
+        raise UserError(
+            f"{self._source}: the emulator rejects this state: it is damaged, or from another emulator, an older "
+            "version of it or another game; choose another start state, or save it again"
+        )
 
     def close(self) -> None:
         """Free the emulator. Closing twice is allowed."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kartrl.console.libretro import BUTTONS, STATE_LIMIT
+from kartrl.console.states import HASH
 from kartrl.errors import UserError
 from kartrl.files import write_whole
 
@@ -30,6 +31,7 @@ class Movie(NamedTuple):
     circuit: str  # "" if unknown
     state: bytes  # of the console before the first frame
     inputs: tuple[int, ...]  # the buttons held in each frame: bit i for button i of the joypad
+    rom: str = ""  # SHA-1 of its ROM; "" if unknown
 
 
 def write_movie(file: Path, movie: Movie, buttons: Sequence[str | None] = BUTTONS, platform: str = "SNES") -> None:
@@ -47,7 +49,7 @@ def write_movie(file: Path, movie: Movie, buttons: Sequence[str | None] = BUTTON
     lines = ["[Input]", "".join(names), *(_line(held, places) for held in movie.inputs), "[/Input]"]
     header = {
         "MovieVersion": "Retro", "Author": "kartrl", "emuVersion": "?", "Platform": platform, "GameName": movie.game,
-        "SHA1": "?", "Core": "?", "rerecordCount": "1", "Circuit": movie.circuit,
+        "SHA1": movie.rom or "?", "Core": "?", "rerecordCount": "1", "Circuit": movie.circuit,
     }  # fmt: skip
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -72,10 +74,10 @@ def read_movie(file: Path, buttons: Sequence[str | None] = BUTTONS) -> Movie:
     with _naming(file), zipfile.ZipFile(file) as archive:
         log, header, core = (_part(archive, name) for name in (LOG, HEADER, CORE))
         inputs = _inputs(log.decode().splitlines(), _places(buttons))
-        game, circuit = _names(header)
+        game, circuit, rom = _names(header)
     if not inputs:
         raise UserError(f"{file}: the movie has no frames")
-    return Movie(game, circuit, core, inputs)
+    return Movie(game, circuit, core, inputs, rom)
 
 
 def read_names(file: Path) -> tuple[str, str]:
@@ -85,7 +87,7 @@ def read_names(file: Path) -> tuple[str, str]:
         UserError: see `read_movie`.
     """
     with _naming(file), zipfile.ZipFile(file) as archive:
-        return _names(_part(archive, HEADER))
+        return _names(_part(archive, HEADER))[:2]
 
 
 @contextlib.contextmanager
@@ -107,9 +109,11 @@ def _naming(file: Path) -> Iterator[None]:
         raise UserError(f"{file}: cannot read this movie ({reason})") from error
 
 
-def _names(header: bytes) -> tuple[str, str]:
+def _names(header: bytes) -> tuple[str, str, str]:
+    """Game, circuit, and the ROM's hash."""
     fields = dict(line.partition(" ")[::2] for line in header.decode().splitlines())
-    return fields.get("GameName", "").strip(), fields.get("Circuit", "").strip()
+    game, circuit, rom = (fields.get(name, "").strip() for name in ("GameName", "Circuit", "SHA1"))
+    return game, circuit, rom.lower() if HASH.fullmatch(rom.lower()) else ""
 
 
 def _part(archive: zipfile.ZipFile, name: str) -> bytes:

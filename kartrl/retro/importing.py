@@ -3,17 +3,20 @@
 import functools
 import io
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from kartrl.console.roms import INES_HEADER, hash_of
 from kartrl.errors import UserError
 from kartrl.files import make_private, write_private
-from kartrl.retro.library import INES_HEADER, folders, game_in, hash_of, imported_folder
+from kartrl.retro.library import folders, game_in, imported_folder
 
 LARGEST = 64 * 1024 * 1024  # bytes of a file; the largest ROM of these consoles has half of that
 MOST_MEMBERS = 10_000  # files in an archive
 COPIER_HEADER = 512  # bytes that some copiers put before a ROM
+SMD_BLOCK = 16 * 1024  # bytes in which the Super Magic Drive has those at odd places first
 ADVICE = "stable-retro knows one revision of each game, unpacked or in a zip archive"
 
 
@@ -36,51 +39,51 @@ def import_roms(files: Sequence[Path], others: Mapping[str, Install]) -> tuple[l
         others: what imports ROMs that stable-retro does not know, by their hashes; their `Found.game` is "".
 
     Returns:
-        Those recognised, and a line for each named file, not one of a folder, that is not.
+        Those recognised, and a line for each named file, not one of a folder, that is not, and for what cannot be read.
 
     Raises:
-        UserError: a file cannot be read, or a ROM not be written.
+        UserError: a ROM cannot be written.
     """
     found: list[Found] = []
     unknown: list[str] = []
     for file in files:
         within = [each for each in sorted(file.rglob("*")) if each.is_file()] if file.is_dir() else [file]
         for each in within:
-            new = [one for source, data in _contents(each) for one in _import(source, data, others)]
+            try:
+                with each.open("rb") as stream:
+                    data = stream.read(LARGEST + 1)
+            except OSError as error:
+                unknown.append(f"{each}: cannot read this ROM ({error.strerror})")
+                continue
+            unreadable: list[str] = []
+            new = [one for part in _contents(str(each), data, unreadable) for one in _import(*part, others)]
             found += new
-            if not new and each is file:
-                unknown.append(f"{file}: not a ROM of a game that stable-retro knows (SHA-1 {_sha1(file)}); {ADVICE}")
+            unknown += unreadable
+            if not new and not unreadable and each is file:
+                unknown.append(f"{file}: not a ROM of a game that stable-retro knows (SHA-1 {hash_of(data)}); {ADVICE}")
     return found, unknown
 
 
-def _sha1(file: Path) -> str:
-    return hash_of(_read(file))
+def _contents(source: str, data: bytes, unreadable: list[str], depth: int = 2) -> Iterator[tuple[str, bytes]]:
+    """A file and, if it is an archive, what is in it, and in archives in it.
 
-
-def _read(file: Path) -> bytes:
-    try:
-        with file.open("rb") as stream:
-            return stream.read(LARGEST + 1)
-    except OSError as error:
-        raise UserError(f"{file}: cannot read this ROM ({error.strerror})") from error
-
-
-def _contents(file: Path) -> Iterator[tuple[str, bytes]]:
-    """A file and, if it is an archive, what is in it."""
-    data = _read(file)
+    Args:
+        unreadable: gets a line for an archive that cannot be read to its end.
+        depth: of archives.
+    """
     if len(data) > LARGEST:
         return
-    yield str(file), data
-    if not zipfile.is_zipfile(io.BytesIO(data)):
+    yield source, data
+    if not depth or not zipfile.is_zipfile(io.BytesIO(data)):
         return
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             for member in archive.infolist()[:MOST_MEMBERS]:
                 with archive.open(member) as stream:
-                    if len(content := stream.read(LARGEST + 1)) <= LARGEST:
-                        yield f"{file}: {member.filename}", content
-    except (zipfile.BadZipFile, OSError, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
-        raise UserError(f"{file}: cannot read this archive ({error})") from error
+                    content = stream.read(LARGEST + 1)
+                yield from _contents(f"{source}: {member.filename}", content, unreadable, depth - 1)
+    except (zipfile.BadZipFile, zlib.error, OSError, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
+        unreadable.append(f"{source}: cannot read this archive ({error})")
 
 
 def _import(source: str, data: bytes, others: Mapping[str, Install]) -> Iterator[Found]:
@@ -114,6 +117,14 @@ def _readings(data: bytes) -> Iterator[tuple[str, bytes]]:
     if len(data) % 1024 == COPIER_HEADER:
         body = data[COPIER_HEADER:]
         yield hash_of(body), body
+        straight = bytearray(body)
+        for start in range(0, len(body), SMD_BLOCK):
+            block = body[start : start + SMD_BLOCK]
+            middle = len(block) // 2
+            straight[start : start + SMD_BLOCK : 2] = block[middle:]
+            straight[start + 1 : start + SMD_BLOCK : 2] = block[:middle]
+        whole = bytes(straight)
+        yield hash_of(whole), whole
 
 
 @functools.cache

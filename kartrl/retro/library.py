@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import importlib.util
 import json
 import os
@@ -13,6 +12,7 @@ from typing import Any, NamedTuple
 
 from kartrl.config.wording import nearest
 from kartrl.console.cores import retro_folder
+from kartrl.console.roms import sha1
 from kartrl.errors import UserError
 from kartrl.files import data_folder, read_text, user_path
 from kartrl.retro.systems import System, systems
@@ -21,7 +21,6 @@ COLLECTIONS = ("stable", "experimental", "contrib")  # of stable-retro, in the o
 BUNDLED = Path(__file__).parent / "games"  # kartrl's own
 PLATFORMS = {"Arcade": "FBNeo"}  # names of consoles in names of games that differ from those of stable-retro's cores
 NOT_RUN = ("fbneo", "melonds", "mednafen_saturn", "parallel_n64", "picodrive")  # emulators that were never tried here
-INES_HEADER = 16  # bytes at the beginning of a NES ROM that its hash leaves out
 
 
 class Game(NamedTuple):
@@ -40,21 +39,25 @@ class Game(NamedTuple):
     def hashes(self) -> tuple[str, ...]:
         """SHA-1 of the revisions of its ROM that the integration fits; () if it does not say."""
         file = self.folder / "rom.sha"
-        return tuple(read_text(file).split()) if file.is_file() else ()
+        return tuple(read_text(file).lower().split()) if file.is_file() else ()
 
     def rom(self) -> Path:
-        """Its ROM: imported by kartrl or into stable-retro, or in ale-py's package.
+        """Its ROM: imported by kartrl or into stable-retro, or in ale-py's package; one's own is in the game's folder.
 
         Raises:
             UserError: it is missing, or another revision.
         """
         hashes = self.hashes
-        for folder in (imported_folder() / self.name, self.folder):
+        for folder in (self.folder,) if self.own else (imported_folder() / self.name, self.folder):
             for ending in self.system.endings:
                 file = folder / f"rom.{ending}"
                 if file.is_file():
                     found = sha1(file)
                     if hashes and found not in hashes:
+                        if self.own:
+                            raise UserError(
+                                f"{file}: its SHA-1, {found}, is not in rom.sha; write it there, or delete that"
+                            )
                         raise UserError(
                             f"{file}: another revision of {self.name} (SHA-1 {found}, not {' or '.join(hashes)}); "
                             "import the right one: kartrl import-rom FILE"
@@ -175,17 +178,6 @@ def game_in(folder: Path) -> Game:
 def imported_folder() -> Path:
     """Folder of the ROMs that kartrl has imported: in `KARTRL_DATA`, or in the platform's user data folder."""
     return data_folder() / "retro"
-
-
-def sha1(file: Path) -> str:
-    """The hash of a ROM as in rom.sha, without a NES ROM's header."""
-    data = file.read_bytes()
-    return hash_of(data[INES_HEADER:] if file.suffix.lower() == ".nes" else data)
-
-
-def hash_of(data: bytes) -> str:
-    """SHA-1 as text."""
-    return hashlib.sha1(data, usedforsecurity=False).hexdigest()
 
 
 @functools.cache

@@ -11,7 +11,6 @@ import pygame
 from kartrl.console.libretro import BUTTONS, Image
 from kartrl.console.movie import Movie, read_movie, write_movie
 from kartrl.console.picture import beside, shaped
-from kartrl.console.states import write_state
 from kartrl.errors import UserError
 from kartrl.files import unused_file
 from kartrl.metrics.video import Mp4Writer
@@ -181,11 +180,10 @@ class Play:
 
     def _keep(self, ending: str) -> None:
         """Save what was played as a movie, or the moment as a start state, in the current folder."""
-        game = self._console.game
-        name = f"{game.name}-{self.state}".replace(" ", "-")
+        name = f"{self._console.game.name}-{self.state}".replace(" ", "-")
         try:
             with unused_file(Path(f"{name}{ending}")) as file:
-                self.save_movie(file) if ending == ".bk2" else write_state(file, self._console.save())
+                self.save_movie(file) if ending == ".bk2" else self._console.keep(file)
         except (OSError, UserError) as error:
             self._notify(str(error))
             return
@@ -199,7 +197,7 @@ class Play:
             UserError: it cannot be written.
         """
         game = self._console.game
-        movie = Movie(game.name, self.state, self._start, tuple(self._inputs))
+        movie = Movie(game.name, self.state, self._start, tuple(self._inputs), self._console.rom_hash)
         write_movie(file, movie, game.system.buttons, PLATFORMS.get(game.system.name, game.system.name))
 
     def _notify(self, text: str) -> None:
@@ -281,6 +279,8 @@ def opened(
     with contextlib.ExitStack() as stack:
         stack.callback(console.close)
         if movie is not None and replay is not None:
+            if movie.rom not in ("", console.rom_hash):
+                raise UserError(f"{replay}: recorded with another ROM (SHA-1 {movie.rom}, not {console.rom_hash})")
             console.begin(movie.state, replay)
         rival = None
         if open_rival is not None:

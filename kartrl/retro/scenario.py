@@ -32,6 +32,7 @@ OPERATIONS: dict[str, Callable[[int, int], int]] = {
     "sign": lambda value, reference: (value > 0) - (value < 0),
 }  # of a measured value and a reference
 MEASUREMENTS = ("absolute", "delta")
+LARGEST = float(np.finfo(np.float32).max)  # number; stable-retro has them in single precision
 
 
 class Measure(NamedTuple):
@@ -226,7 +227,7 @@ class _Reader:
 
     def _number(self, spec: dict[str, Any], name: str, key: str) -> float:
         value = spec.get(name, 0)
-        if isinstance(value, bool) or not isinstance(value, int | float):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= LARGEST:
             raise UserError(f"{self._file}: {key}.{name} must be a number, not {value!r}")
         return value
 

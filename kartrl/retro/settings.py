@@ -1,5 +1,6 @@
 """What retro games bring to the configuration: [retro], and start states as levels. Loads no emulator."""
 
+import math
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 from pydantic import Field, field_validator
@@ -39,7 +40,7 @@ def changes(words: tuple[str, ...]) -> list[Change]:
             numbers = [float(factor) for factor in (factors[:1] if highest else factors)]
         except ValueError:
             numbers = []
-        if not name or len(numbers) not in (1, 2):
+        if not name or len(numbers) not in (1, 2) or not all(map(math.isfinite, numbers)):
             raise ValueError(
                 f"must be NAME:REWARD, NAME:REWARD:PENALTY or NAME:REWARD:{HIGHEST}, such as score:1, x:0.01:0 or "
                 f"x:0.01:{HIGHEST}"

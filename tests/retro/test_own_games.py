@@ -127,6 +127,10 @@ def test_new_game_that_fails_leaves_nothing(
         ("scenario", "crops", [], None),
         ("scenario", "actions", [["LEFT"]], "actions must be groups of combinations of buttons"),
         ("scenario", "actions", 5, "actions must be groups"),
+        ("scenario", "actions", [[[], ["LEFT"]], []], "actions must be groups"),
+        ("scenario", "reward.variables.score.reward", float("nan"), "score.reward must be a number, not nan"),
+        ("scenario", "reward.variables.score.penalty", 10**400, "score.penalty must be a number"),
+        ("scenario", "done.variables.lives", {"op": "equal", "reference": 0.5}, "reference must be a whole number"),
         ("scenario", "actions", [[[], ["LEFFT"]]], "scenario.json: actions: no such button: 'LEFFT'"),
         ("scenario", "reward.variables.score.reward", 0, "reward.variables.score: has no effect without"),
         ("scenario", "reward.variables.score.reference", 3, "score.reference has no effect with op None"),
@@ -173,6 +177,24 @@ def test_mistake_in_ones_own_game_is_named(file: str, place: str, value: Any, me
         world.check()
     assert f"{file}.json" in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+def test_rom_that_rom_sha_does_not_name_is_an_error(here: Path) -> None:
+    shutil.copytree(RAPIDS, here / "mine")
+    (here / "mine" / "rom.sha").write_text("0" * 40)
+    with pytest.raises(UserError, match=r"mine/rom\.nes: its SHA-1, \w{40}, is not in rom\.sha; write it there, or"):
+        game_in(here / "mine").rom()
+    (here / "mine" / "rom.sha").write_text((RAPIDS / "rom.sha").read_text().upper())
+    assert game_in(here / "mine").rom() == here / "mine" / "rom.nes"
+
+
+def test_rom_of_ones_own_game_is_in_its_folder(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where a ROM of a game with the same name was imported."""
+    monkeypatch.setenv("KARTRL_DATA", str(here / "data"))
+    name = "Airstriker-Genesis-v0"
+    assert main(["import-rom", str(find_game(name).rom())]) == 0
+    shutil.copytree(find_game(name).folder, here / name)
+    assert game_in(here / name).rom() == here / name / "rom.md"
 
 
 def test_key_that_is_there_twice_is_an_error(here: Path) -> None:

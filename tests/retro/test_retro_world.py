@@ -111,7 +111,13 @@ def test_levels_of_a_retro_configuration_have_its_syntax() -> None:
     for key, message in {"a/b.toml": "must be of .state files", "a/**/b.state": "without **"}.items():
         with pytest.raises(UserError, match=re.escape(message)):
             read(overrides=[AIRSTRIKER, f"levels.{key}=train"])
-    for override in ("retro.reward=score", "retro.reward=score:x", "retro.reward=score:1:2:3"):
+    for override in (
+        "retro.reward=score",
+        "retro.reward=score:x",
+        "retro.reward=score:nan",
+        "retro.reward=score:1:-inf",
+        "retro.reward=score:1:2:3",
+    ):
         with pytest.raises(UserError, match=r"\[retro\]|retro\."):
             read(overrides=[AIRSTRIKER, override])
     with pytest.raises(UserError, match=r"\[retro\] applies to retro/\.\.\. only"):

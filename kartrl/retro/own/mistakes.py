@@ -59,7 +59,8 @@ def check_integration(game: Game, scenario: str | None = "scenario") -> None:
         return
     file = folder / f"{scenario}.json"
     content = _read(file, SCENARIO)
-    if not _nested(content.get("actions", []), 3):
+    actions = content.get("actions", [])
+    if not _nested(actions, 3) or not all(actions):
         raise UserError(f'{file}: actions must be groups of combinations of buttons, such as [[[], ["LEFT"], ["A"]]]')
     for one, several in (("reward", "rewards"), ("crop", "crops")):
         if one in content and several in content:
@@ -137,6 +138,8 @@ def _measured(spec: Mapping[str, Any], values: Range | None, delta: bool) -> Ran
 def _can_hold(spec: Mapping[str, Any], values: Range | None, key: str) -> bool:
     """Whether an `op` can hold; raises if its reference has no effect."""
     operation, reference = spec.get("op"), spec.get("reference", 0)
+    if isinstance(reference, float) and not reference.is_integer():
+        raise UserError(f"{key}.reference must be a whole number, not {reference}")
     if reference and operation not in COMPARING:
         raise UserError(f"{key}.reference has no effect with op {operation}; compare by {', '.join(COMPARING)}")
     if values is None or operation not in OPERATIONS or not isinstance(reference, int):

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from kartrl.console.roms import sha1
 from kartrl.errors import UserError
 from kartrl.retro.console import RetroConsole
 from kartrl.retro.importing import LARGEST
-from kartrl.retro.library import NOT_RUN, Game, game_in, sha1
+from kartrl.retro.library import NOT_RUN, Game, game_in
 from kartrl.retro.scenario import OPERATIONS
 from kartrl.retro.systems import systems
 
