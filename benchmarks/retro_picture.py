@@ -1,6 +1,6 @@
-"""Takes a picture of retro games that need no ROM of yours, each after some seconds of play: docs/retro_games.png.
+"""Takes pictures of retro games that need no ROM of yours, and of Rapids' courses, each after some seconds of play.
 
-python benchmarks/retro_picture.py docs/retro_games.png
+python benchmarks/retro_picture.py docs        (writes retro_games.png and rapids.png there)
 """
 
 import sys
@@ -19,11 +19,15 @@ from kartrl.retro.library import Game, find_game, game_in
 
 SIZE = 320, 240  # of each
 HELD = 12  # frames for which a choice of buttons is held
-SHOWN: tuple[tuple[Game, str, int, tuple[str, ...]], ...] = (
-    (find_game("Airstriker-Genesis-v0"), "Level1", 205, ("B", "LEFT+B", "RIGHT+B", "B")),
-    (find_game("Rapids-Nes-v0"), "Level01", 150, ("", "LEFT", "RIGHT")),
-    (game_in(GAMES / BUNDLED), "MarioCircuit.Act1", 160, ("B",)),
-)  # game, start state, frames, choices
+RAPIDS, STEERED = find_game("Rapids-Nes-v0"), ("", "LEFT", "RIGHT")
+SHOWN: dict[str, tuple[tuple[Game, str, int, tuple[str, ...]], ...]] = {
+    "retro_games": (
+        (find_game("Airstriker-Genesis-v0"), "Level1", 205, ("B", "LEFT+B", "RIGHT+B", "B")),
+        (RAPIDS, "Level01", 60, STEERED),
+        (game_in(GAMES / BUNDLED), "MarioCircuit.Act1", 160, ("B",)),
+    ),
+    "rapids": tuple((RAPIDS, state, 60, STEERED) for state in ("Level04", "Level17", "Level38", "Level55")),
+}  # game, start state, frames, choices
 
 
 def screen_of(game: Game, state: str, frames: int, choices: tuple[str, ...]) -> Image:
@@ -41,10 +45,11 @@ def screen_of(game: Game, state: str, frames: int, choices: tuple[str, ...]) -> 
 
 
 def main() -> None:
-    first, *others = (screen_of(*each) for each in SHOWN)
-    for other in others:
-        first = beside(first, other)
-    Path(sys.argv[1]).write_bytes(png(first))
+    for name, shown in SHOWN.items():
+        first, *others = (screen_of(*each) for each in shown)
+        for other in others:
+            first = beside(first, other)
+        Path(sys.argv[1], f"{name}.png").write_bytes(png(first))
 
 
 if __name__ == "__main__":

@@ -3,20 +3,20 @@
 Writes the ROM, its hash and a start state of each course; data.json, scenario.json and metadata.json are by hand.
 """
 
-import gzip
 import subprocess
 import tempfile
 from pathlib import Path
 
 from building import output_folder
 
+from kartrl.console.roms import sha1
 from kartrl.files import write_whole
 from kartrl.retro.console import RetroConsole
-from kartrl.retro.library import game_in, sha1
+from kartrl.retro.library import game_in
 
 SOURCE = Path(__file__).parent / "rapids"
 TARGET = Path(__file__).parents[1] / "kartrl" / "retro" / "games" / "Rapids-Nes-v0"
-COURSES = 16
+COURSES = 64
 BOOT = 8  # frames until a course is shown
 CELL, HALF, TILES = 16, 8, 8192  # pixels; bytes of all tiles
 SHADES = ".-o#"  # the four colours
@@ -121,7 +121,8 @@ def pictures() -> bytes:
     cells = [water, FINISH * 2, GEM, ROCK, BANK, SHORE, [row[::-1] for row in SHORE]]
     columns = [row.split() for row in DIGITS]
     digits = [
-        tile([f".{row[number]}....".replace("-", ".") for row in columns] + ["." * 8] * 3) for number in range(10)
+        tile([f".{row[number]}....".translate(str.maketrans("-#", ".o")) for row in columns] + ["." * 8] * 3)
+        for number in range(10)
     ]
     return b"".join([*map(quarters, cells), *digits, quarters(BOAT), tile(LIFE)]).ljust(TILES, b"\0")
 
@@ -144,7 +145,7 @@ def make_states(folder: Path) -> None:
             console.run(select if course > 1 and not frame else 0)
         if console.read(0, 1)[0] != course:
             raise RuntimeError(f"course {course} did not begin")
-        write_whole(folder / f"Level{course:02}.state", gzip.compress(console.save(), mtime=0))
+        console.keep(folder / f"Level{course:02}.state")
     console.close()
 
 

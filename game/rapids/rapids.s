@@ -697,12 +697,12 @@ irq:
 bends:  .byte <-1, <-1, 1, 1
 steps:  .byte <-1, 0, 0, 1
 hud_x:  .byte 8, 18, 28, 232, 240
-themes:                 ; water, land, rocks, gems: far apart in grey, too
-    .byte $11, $39, $0F, $28
-    .byte $13, $27, $0F, $38
-    .byte $1C, $30, $0F, $25
-    .byte $12, $2A, $0F, $38
-boat_colours: .byte $30, $16, $0F       ; the last one first
+themes:                 ; water, land, rocks, gems: from dark to bright, in grey, too; what sinks boats alike
+    .byte $02, $1A, $00, $38
+    .byte $03, $17, $00, $38
+    .byte $0C, $1B, $00, $35
+    .byte $01, $18, $00, $38
+boat_colours: .byte $16, $30, $0F       ; the last one first
 
 .segment "VECTORS"
     .addr nmi, reset, irq

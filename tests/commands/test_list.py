@@ -98,7 +98,7 @@ def test_levels_and_policies_are_listed(logs, capsys):
         {"level": "MarioCircuit.Act4", "environment": "kartrl/Kart-v0", "use": "test"}
     ]
     for options, uses in (([], ["none", "none"]), (["-c", "rapids"], ["train", "test"])):
-        rows = listed(capsys, "levels", "Level1[23]", *options)
+        rows = listed(capsys, "levels", "Level4[89]", *options)
         assert {row["environment"] for row in rows} == {"retro/Rapids-Nes-v0"}
         assert [row["use"] for row in rows] == uses
     assert [row["policy"] for row in listed(capsys, "policies", "one")] == ["one"]

@@ -5,7 +5,7 @@ import importlib.util
 import pytest
 from policies import make_checkpoint
 
-from kartrl.config import View, dump, presets, read
+from kartrl.config import Crop, View, dump, presets, read
 from kartrl.envs.first_look import look
 from kartrl.envs.worlds import load_world
 from kartrl.run.resuming import resumed_config
@@ -13,6 +13,7 @@ from kartrl.sizing.inspection import tell_presets, tell_view
 
 needs_atari = pytest.mark.skipif(importlib.util.find_spec("ale_py") is None, reason="ale-py is not installed")
 ATARI, KART = View(4, 4, 84, 84, True), View(5, 1, 54, 52, True)
+RETRO = ATARI._replace(crop="auto")
 OWN = View(1, 1, 0, 0, False)  # stands for an image's own size
 IMAGES = {
     **dict.fromkeys(("breakout", "breakout_appo", "space_invaders", "seaquest", "beam_rider"), (ATARI, "clip")),
@@ -21,11 +22,12 @@ IMAGES = {
     "pong_lstm": (View(4, 1, 54, 54, True), "none"),
     **dict.fromkeys(("all_circuits", "generated"), (KART._replace(grayscale=False), "none")),
     "kart_replay": (KART, "none"),
-    "airstriker": (ATARI, "clip"),
-    "rapids": (ATARI._replace(frame_stack=1), "clip"),
-    "sonic": (ATARI, "none"),
+    "airstriker": (RETRO, "clip"),
+    "rapids": (View(4, 1, 28, 56, True, Crop(8, 88, 224, 112)), "clip"),
+    "sonic": (RETRO, "none"),
     "race": (KART._replace(width=54, grayscale=False), "none"),
     "snake": (View(1, 1, 17, 17, False), "none"),
+    "car_racing": (View(1, 2, 84, 84, True, Crop(0, 0, 96, 84)), "none"),
     "coinrun": (View(1, 1, 64, 64, False), "none"),
 }
 

@@ -111,10 +111,30 @@ def test_courses_differ_and_select_leads_through_them(console: RetroConsole) -> 
     assert len({*found}) == 16
 
 
-def test_preset_keeps_four_courses_for_the_test() -> None:
+@pytest.mark.parametrize("level", [1, 2, 3, 4])
+def test_what_counts_is_brighter_than_water_in_grey(console: RetroConsole, level: int) -> None:
+    """With each set of colours, also where a picture is reduced to a few pixels."""
+    console.begin_episode(f"Level{level:02}")
+    for _ in range(60):
+        console.advance(0)
+    screen = console.screen(gray=True).astype(float)  # which begins 8 pixels to the right and below of the console's
+    top, fine = console.read(TOP, 2)
+    boat_x = console.info()["x"] - 8
+    found = {"boat": screen[188:196, boat_x + 4 : boat_x + 12].mean()}
+    for row in range(1, 12):
+        for column, cell in enumerate(cells(console)[(top + row) % ROWS][1:15]):
+            y, x = 16 * row - fine - 8, 16 * column + 8
+            found[{0: "water", GEM: "gem", ROCK: "rock"}.get(int(cell), "bank")] = screen[
+                y + 4 : y + 12, x + 4 : x + 12
+            ].mean()
+    assert found["water"] + 40 < min(found["rock"], found["bank"]), found
+    assert max(found["rock"], found["bank"]) + 40 < min(found["boat"], found["gem"]), found
+
+
+def test_preset_keeps_sixteen_courses_for_the_test() -> None:
     world = load_world(read([ROOT / "kartrl/config/presets/rapids.cfg"]))
-    assert world.levels("train") == tuple(f"Level{number:02}" for number in range(1, 13))
-    assert world.levels("test") == tuple(f"Level{number:02}" for number in range(13, 17))
+    assert world.levels("train") == tuple(f"Level{number:02}" for number in range(1, 49))
+    assert world.levels("test") == tuple(f"Level{number:02}" for number in range(49, 65))
     world.check()
 
 
