@@ -58,6 +58,12 @@ CONTRASTS = """() => {
     .map((one) => [luminance(getComputedStyle(one).color), luminance(behind(one))])
     .map(([low, high]) => (Math.max(low, high) + 0.05) / (Math.min(low, high) + 0.05));
 }"""
+# pixels of the curve
+INK = """() => {
+  const canvas = document.getElementById("curve");
+  const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+  return data.filter((part, at) => at % 4 === 3 && part > 0).length;
+}"""
 # the action for held keys, or for a pressed bar of a column
 WHEEL = """async ([about, actions, held, bars]) => {
   const { Wheel } = await import("/wheel.js");
@@ -382,6 +388,7 @@ def test_a_followed_run_ends_and_the_page_goes_on(browser: Browser, tmp_path: Pa
         )
         expect(page.locator("#training")).to_have_text("in training")
         expect(page.locator("#trained")).to_be_visible()
+        wait_for(lambda: page.evaluate(INK) > 100, 60, "the curve")
         expect(page.locator("#policy")).to_have_text("run: newest, 1,000 agent steps")
         save_policy(folder, CARTPOLE, 2500)
         page.locator("#next").click()

@@ -112,6 +112,7 @@ function draw(images) {
   curve("values", VALUE);
   curve("entropies", ENTROPY);
   curve("returns", TOTAL);
+  plot(byId("curve"), about.curve); // each time: it has no size before all is shown
   drawParts(now[PARTS]);
   drawSeen(images);
   if (images.map) map = images.map;
@@ -193,7 +194,6 @@ function setAbout(given) {
   byId("training").hidden = !about.training;
   byId("training").textContent = "in training";
   byId("trained").hidden = about.curve.length < 2;
-  plot(byId("curve"), about.curve);
   byId("help").textContent = HELP;
 }
 
