@@ -2,7 +2,7 @@
 # PyTorch 2.13.0 (numpy 2.4.6, psutil 7.2.2), Linux.
 #
 # Behaviour: the first optimizer of a process, SGD too, imports PyTorch's compiler and a computer algebra system
-# (torch._dynamo, sympy): 821 modules. So do the first operation under a TorchDispatchMode, which is how FLOPs are
+# (torch._dynamo, sympy): 820 modules. So do the first operation under a TorchDispatchMode, which is how FLOPs are
 # counted, and a checkpoint of activations. The backward pass of a vector, `y.backward(v)`, imports sympy alone.
 # Guess: who never calls `torch.compile` does not pay for it; an optimizer is a list of tensors and a few numbers.
 # Harm: where many processes have an optimizer or gradients of their own (A3C's workers, populations, meta-learners),
@@ -11,11 +11,11 @@
 # Remedy: make an optimizer in the parent before `fork`, so that the children share it; or step by the functions,
 # `torch.optim.sgd.sgd(parameters, gradients, ...)`; `(y * v).sum().backward()`.
 #
-# Seen (first use in a process of its own, with torch imported; the numbers of modules are exact):
-#   backward of a sum          0.0 s     0 modules    2 MB
-#   backward of a vector       0.4 s   486 modules   42 MB, with sympy
-#   SGD                        0.9 s   821 modules   76 MB, with sympy and torch._dynamo
-#   TorchDispatchMode          1.0 s   821 modules   80 MB, with sympy and torch._dynamo
+# Seen (first use in a process of its own, with torch imported; seconds of an idle machine):
+#   backward of a sum          0.0 s     0 modules    3 MB
+#   backward of a vector       0.2 s   487 modules   38 MB, with sympy
+#   SGD                        0.9 s   823 modules   74 MB, with sympy and torch._dynamo
+#   TorchDispatchMode          0.8 s   823 modules   75 MB, with sympy and torch._dynamo
 #   step by a function         0.0 s     0 modules    0 MB
 set -euo pipefail
 
