@@ -27,6 +27,8 @@ from kartrl.errors import RunFailed, UserError
 from kartrl.files import read_text, user_path, write_whole
 from kartrl.launch import config_options
 
+SPEED_SECONDS = 3600.0  # of the past that the time left is estimated from: trainings report rarely, and take long
+
 Part = tuple[str, ...]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
@@ -183,7 +185,8 @@ def make_progress(console: Console) -> Progress:
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    return Progress(*columns, console=console, disable=not console.is_terminal)
+    disabled = not console.is_terminal
+    return Progress(*columns, console=console, disable=disabled, speed_estimate_period=SPEED_SECONDS)
 
 
 def record(cell: Cell) -> Path:

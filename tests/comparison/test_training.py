@@ -1,11 +1,14 @@
 """Training to completion in a process of its own."""
 
+import io
 import os
 
 import psutil
 import pytest
 from policies import make_checkpoint
+from rich.console import Console
 
+from kartrl.comparison.experiment import make_progress
 from kartrl.comparison.training import Training, train_to_end
 from kartrl.config import dump, read
 from kartrl.errors import RunFailed
@@ -44,3 +47,14 @@ def test_a_killed_training_names_the_signal_and_has_its_cores(tmp_path, monkeypa
         training.request_end()
         training.wait()
     assert not own or sorted(os.sched_getaffinity(0)) == own
+
+
+def test_time_left_is_known_of_trainings_that_report_rarely():
+    now = 0.0
+    progress = make_progress(Console(force_terminal=True, file=io.StringIO()))
+    progress.get_time = lambda: now
+    task = progress.add_task("", total=10)
+    for completed in (1, 2, 3):
+        now += 60.0
+        progress.update(task, completed=completed)
+    assert progress.tasks[0].time_remaining == 7 * 60
