@@ -96,17 +96,30 @@ def sigmoid(x: Array) -> Array:
     return 0.5 + 0.5 * np.tanh(0.5 * x)
 
 
-def log_sigmoid(x: Array) -> tuple[Array]:
-    return (np.minimum(x, 0) - np.log1p(np.exp(-np.abs(x))),)
+def log_sigmoid(x: Array) -> tuple[Array, Array]:
+    return np.minimum(x, 0) - np.log1p(np.exp(-np.abs(x))), x
 
 
 def softplus(x: Array, *_: Any) -> Array:
     return np.logaddexp(x, np.float32(0))
 
 
-def gather(x: Array, axis: int, index: Array, *_: Any) -> Array:
-    """Along the last axis of a matrix."""
-    return x[np.arange(len(x))[:, None], index]
+def log_softmax_gradient(gradient: Array, result: Array, axis: int, *_: Any) -> Array:
+    return gradient - np.exp(result) * gradient.sum(axis, keepdims=True)
+
+
+def gather(x: Array, _axis: int, index: Array, *_: Any) -> Array:
+    """Along the last axis."""
+    rows, columns = np.arange(index.size // index.shape[-1])[:, None], index.reshape(-1, index.shape[-1])
+    return x.reshape(-1, x.shape[-1])[rows, columns].reshape(index.shape)
+
+
+def scatter_add(x: Array, _axis: int, index: Array, other: Array) -> Array:
+    """Along the last axis."""
+    rows, columns = np.arange(index.size // index.shape[-1])[:, None], index.reshape(-1, index.shape[-1])
+    result = x.reshape(-1, x.shape[-1]).copy()
+    np.add.at(result, (rows, columns), other.reshape(columns.shape))
+    return result.reshape(x.shape)
 
 
 def split(x: Array, size: int, axis: int = 0) -> list[Array]:
@@ -121,8 +134,34 @@ def split_by(x: Array, sizes: Sizes, axis: int = 0) -> list[Array]:
     return parts
 
 
-def part(x: Array, axis: int, begin: int, end: int, *_: Any) -> Array:
-    return x[(*(slice(None),) * axis, slice(begin, end))]
+def part(x: Array, axis: int, begin: int, end: int, step: int = 1) -> Array:
+    return x[(*(slice(None),) * (axis % x.ndim), slice(begin, end, step))]
+
+
+def part_gradient(gradient: Array, shape: Sizes, axis: int, begin: int, end: int, step: int) -> Array:
+    x = np.zeros(shape, gradient.dtype)
+    part(x, axis, begin, end, step)[...] = gradient
+    return x
+
+
+def selected(x: Array, axis: int, index: Any) -> Any:
+    return x[(*(slice(None),) * (axis % x.ndim), index)]
+
+
+def selected_gradient(gradient: Array, shape: Sizes, axis: int, index: int) -> Array:
+    x = np.zeros(shape, gradient.dtype)
+    selected(x, axis, index)[...] = gradient
+    return x
+
+
+def fill_where(x: Array, mask: Array, value: Any) -> Array:
+    np.copyto(x, value, where=mask)
+    return x
+
+
+def copy_into(x: Array, other: Array, *_: Any) -> Array:
+    np.copyto(x, other)
+    return x
 
 
 def unsqueeze(x: Array, axis: int) -> Array:
@@ -159,6 +198,11 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "softplus": softplus,
     "log_sigmoid_forward": log_sigmoid,
     "_log_softmax": log_softmax,
+    "_log_softmax_backward_data": log_softmax_gradient,
+    "threshold_backward": lambda gradient, x, threshold: np.where(x > threshold, gradient, np.float32(0)),
+    "sigmoid_backward": lambda gradient, result: gradient * (result - result * result),
+    "log_sigmoid_backward": lambda gradient, x, _: gradient * sigmoid(-x),
+    "tanh_backward": lambda gradient, result: gradient * (1 - result * result),
     # numbers
     "add": lambda x, y, *_: x + y,
     "add_": lambda x, y, *_: np.add(x, y, out=x),
@@ -180,22 +224,35 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "clamp_": lambda x, low=None, high=None: x.clip(low, high, out=x),
     # comparisons
     "bitwise_not": np.invert,
+    "bitwise_and": operator.and_,
+    "logical_and_": lambda x, y: np.logical_and(x, y, out=x),
     "lt": operator.lt,
     "le": operator.le,
     "gt": operator.gt,
     "ge": operator.ge,
+    "eq": operator.eq,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
     "where": np.where,
+    "masked_fill_": fill_where,
     # along axes
-    "sum": lambda x, axes, keep=False, *_: x.sum(tuple(axes), keepdims=keep),
+    "sum": lambda x, axes, keep=False, *_: x.sum(tuple(axes) if axes else None, keepdims=keep),
     "mean": lambda x, axes, keep=False, *_: x.mean(tuple(axes), keepdims=keep),
     "argmax": lambda x, axis=None, keep=False: x.argmax(axis, keepdims=keep),
     "gather": gather,
+    "scatter_add": scatter_add,
     # shapes and types
+    "zeros": lambda shape, dtype=None, *_: np.zeros(shape, dtype or np.float32),
+    "zeros_like": lambda x, *_: np.zeros_like(x),
+    "ones_like": lambda x, *_: np.ones_like(x),
+    "empty_like": lambda x, *_: np.empty_like(x),
+    "new_zeros": lambda x, shape, *_: np.zeros(shape, x.dtype),
+    "copy_": copy_into,
+    "lift_fresh": lambda x: x,
     "_to_copy": lambda x, dtype, *_: x.astype(dtype),
     "clone": lambda x, *_: x.copy(),
     "view": lambda x, to: x.view(to) if isinstance(to, str) else x.reshape(to),
     "_unsafe_view": lambda x, shape: x.reshape(shape),
-    "detach": lambda x: x,
     "t": np.transpose,
     "permute": np.transpose,
     "expand": lambda x, shape, *_: np.broadcast_to(x, shape),
@@ -205,8 +262,13 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "unsafe_split": split,
     "split_with_sizes": split_by,
     "slice": part,
+    "slice_backward": part_gradient,
+    "select_backward": selected_gradient,
+    "flip": lambda x, axes: np.flip(x, tuple(axes)),
+    "unbind": lambda x, axis=0: [*np.moveaxis(x, axis, 0)],
+    "select": selected,
     "cat": lambda parts, axis=0: np.concatenate(parts, axis),
-    "stack": lambda parts, axis=0: np.stack(parts, axis),
+    "stack": lambda parts, axis=0: np.stack(parts, axis) if axis else np.array(parts),
 }
 
 EACH: dict[str, Callable[..., Any]] = OPERATORS | {

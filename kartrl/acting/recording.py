@@ -31,11 +31,13 @@ class Recorder:
     Args:
         arguments: of the network.
         weights: tensors that change between passes.
+        live: everything that is computed depends on tensors that change, in place.
     """
 
-    def __init__(self, arguments: Sequence[Tensor], weights: Sequence[Tensor]) -> None:
+    def __init__(self, arguments: Sequence[Tensor] = (), weights: Sequence[Tensor] = (), live: bool = False) -> None:
         super().__init__()
-        self.size, self.products = 0, 0
+        self.size, self.products, self.largest = 0, 0, 0
+        self._live = live
         self.constants: dict[int, Any] = {}
         self.preparation: list[Operation] = []
         self.operations: list[Operation] = []
@@ -54,15 +56,18 @@ class Recorder:
         values = _positional(function, args, kwargs or {})
         if not any(isinstance(value, Tensor | list) for value in values) and name in MADE:
             return result  # a constant when it is used
+        if name == "detach":
+            self._placed(result, self.place(values[0]))
+            return result
         if name == "convolution" and _is_plain(*values):
             x, weight, bias, stride, padding, *_ = values
-            self.products += result.numel() * weight[0].numel()
+            self._count(result.numel() * weight[0].numel())
             matrix = self._record("kernel_matrix", [self.place(weight)])
             given = self.place(x), matrix, self.place(bias)
             places = [*given, *(self._constant(tuple(each)) for each in (weight.shape[2:], stride, padding))]
         else:
             if name in ("addmm", "mm"):
-                self.products += result.numel() * values[name == "addmm"].shape[-1]
+                self._count(result.numel() * values[name == "addmm"].shape[-1])
             places = [self.place(value) for value in values]
         if name.endswith("_") and places[0] in self._given:
             name = f"{name} on a weight or an argument"  # no operation of NumPy's
@@ -88,10 +93,14 @@ class Recorder:
 
     def _record(self, name: str, places: Sequence[int]) -> int:
         operation = Operation(name, tuple(places), self._new())
-        late = not self._late.isdisjoint(places)
+        late = self._live or not self._late.isdisjoint(places)
         (self.operations if late else self.preparation).append(operation)
         (self._late if late else self._given).add(operation.output)
         return operation.output
+
+    def _count(self, products: int) -> None:
+        self.products += products
+        self.largest = max(self.largest, products)
 
     def _constant(self, value: Any) -> int:
         place = self._new()
@@ -161,7 +170,7 @@ def _program(network: ActorCritic, observation: ObservationSpec, batch: int, *, 
         recorder.constants,
         tuple((place, tuple(tensor.shape), name) for place, (name, tensor) in named),
         tuple(recorder.preparation),
-        _used(recorder.operations, results),
+        used(recorder.operations, results),
         tuple(recorder.arguments),
         results,
         network.distribution.noises,
@@ -170,14 +179,14 @@ def _program(network: ActorCritic, observation: ObservationSpec, batch: int, *, 
     )
 
 
-def _used(operations: Sequence[Operation], results: Sequence[int]) -> tuple[Operation, ...]:
+def used(operations: Sequence[Operation], results: Sequence[int]) -> tuple[Operation, ...]:
     """Those of which the results depend."""
-    needed, used = set(results), list[Operation]()
+    needed, chosen = set(results), list[Operation]()
     for operation in reversed(operations):
         if operation.output in needed or operation.name.endswith("_"):
             needed.update(operation.inputs)
-            used.append(operation)
-    return tuple(reversed(used))
+            chosen.append(operation)
+    return tuple(reversed(chosen))
 
 
 def _arguments(network: ActorCritic, observation: ObservationSpec, batch: int) -> list[Tensor]:

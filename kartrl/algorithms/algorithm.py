@@ -78,6 +78,7 @@ class Algorithm(ABC, Generic[Section]):
         distribution: the policy's action distribution.
         progress: of the run's schedules, 0 to 1; the learner sets it before each update.
         return_deviation: rewards are divided by it, so that values are in this unit; set by the learner too.
+        describes: whether losses have terms that are only logged.
         gather: maps rows [n, ...] of this learner to those of all learners, if there are several; set by the learner
             too.
         synchronous: agents wait for each update, so that the policy lag is 0.
@@ -89,6 +90,7 @@ class Algorithm(ABC, Generic[Section]):
             itself; with more, each is stepped less between two updates, and learning takes more steps.
         longest_unroll: then also: default for the most steps of an unroll where few environments make an update.
         heads: of the network, see `ActorCritic`.
+        looks_ahead: whether the loss needs the network's output for the observation after an unroll.
     """
 
     synchronous: ClassVar[bool]
@@ -98,6 +100,7 @@ class Algorithm(ABC, Generic[Section]):
     group_size: ClassVar[int] = 4
     longest_unroll: ClassVar[int] = 32
     heads: ClassVar[frozenset[str]] = VALUE
+    looks_ahead: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -109,7 +112,7 @@ class Algorithm(ABC, Generic[Section]):
     ) -> None:
         self.section, self._discount, self._relevance = section, discount, relevance
         self._reward_transform, self.distribution = reward_transform, distribution
-        self.progress, self.return_deviation = 0.0, 1.0
+        self.progress, self.return_deviation, self.describes = 0.0, 1.0, True
         self.gather: Callable[[Tensor], Tensor] = lambda rows: rows
 
     @classmethod
@@ -157,5 +160,5 @@ class Algorithm(ABC, Generic[Section]):
         """The loss of these unrolls.
 
         Args:
-            output: of the learner's network, on `batch.trajectory`: [T + 1, B, ...].
+            output: of the learner's network, on `batch.trajectory`: [T + 1, B, ...]; or [T, B, ...], see `looks_ahead`.
         """

@@ -71,6 +71,8 @@ class APPO(ClippedSurrogate[Section]):
     def loss(self, output: Output, batch: Batch) -> Loss:
         """See `ClippedSurrogate`; also logs how far the learner was from the policy that acted, before the update."""
         loss, targets = super().loss(output, batch), batch.targets
+        if not self.describes:
+            return loss
         weight = batch.weight
         loss.terms["rho_clipped"] = (weight * (targets["importance_weight"] > self.section.rho_bar)).sum()
         loss.terms["behaviour_kl"] = (weight * targets["behaviour_kl"]).sum()  # KL(mu || pi)

@@ -27,7 +27,8 @@ class Cloning:
         """The loss of these unrolls with the two terms added."""
         section, trajectory = self.section, batch.trajectory
         behaviour = split_decision(trajectory.decision, self._distribution.action_columns)
-        policy, error = output.policy[:-1], output.value[:-1] - behaviour.value
+        length = len(trajectory.reward)
+        policy, error = output.policy[:length], output.value[:length] - behaviour.value
         if section.form == "paper":
             weight = batch.weight * ~trajectory.online
             divergence = self._distribution.kl(behaviour.parameters, policy)

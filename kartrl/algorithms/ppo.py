@@ -38,6 +38,8 @@ class ClippedSurrogate(Algorithm[AnySection]):
     "old_value" [T, B], and may add "trusted", a factor of the value error.
     """
 
+    looks_ahead: ClassVar[bool] = False
+
     def minibatches(self, batch: Batch, losses: Sequence[Loss]) -> Iterator[Batch]:
         """See `Algorithm`: of whole unrolls or of single steps, reshuffled for each epoch.
 
@@ -81,16 +83,12 @@ class ClippedSurrogate(Algorithm[AnySection]):
             value_error = value_loss(value, targets["value_target"], of_error)
         entropy = entropy_bonus(self.distribution.entropy(policy), weight)
         total = surrogate + section.value_cost * value_error - section.entropy_cost.at(self.progress) * entropy
+        terms = {"policy_gradient": surrogate, "value": value_error, "entropy": entropy}
         with torch.no_grad():
-            divergence = (weight * self.distribution.kl(behaviour.parameters, policy)).sum()
-            clipped = (weight * ((ratio - 1).abs() > clip_range)).sum()
-        terms = {
-            "policy_gradient": surrogate,
-            "value": value_error,
-            "entropy": entropy,
-            "old_kl": divergence,  # KL(mu || pi)
-            "clip_fraction": clipped,  # share of ratios outside the clip range
-        }
+            if self.describes or section.kl_limit:
+                terms["old_kl"] = (weight * self.distribution.kl(behaviour.parameters, policy)).sum()  # KL(mu || pi)
+            if self.describes:  # share of ratios outside the clip range
+                terms["clip_fraction"] = (weight * ((ratio - 1).abs() > clip_range)).sum()
         steps = {name: target for name, target in targets.items() if target.dim() == 2}
         return Loss(total, terms, steps | {"value": value}, trajectory.valid)
 

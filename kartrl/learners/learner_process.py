@@ -10,6 +10,7 @@ import torch
 
 from kartrl.acting.agent import telling
 from kartrl.acting.messages import ActingState
+from kartrl.acting.recorded_work import capture_for
 from kartrl.acting.shared_tensors import SharedTensors
 from kartrl.acting.sizes import Sizes
 from kartrl.algorithms import heads_of
@@ -72,6 +73,7 @@ def run(
             spec.action,
             reducer=reducer,
             threads=UpdateThreads(sizes.torch_threads),
+            capture=capture_for(network),
             symmetry=symmetry_of(network, spec),
         )
         learner.load_state(LearnerState(*state))

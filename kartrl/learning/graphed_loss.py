@@ -1,4 +1,5 @@
-"""Losses and gradients as CUDA graphs: one launch for hundreds of kernels, which take longer to launch than to run."""
+"""Losses and gradients as recorded work, such as CUDA graphs: one launch for hundreds of kernels, which take longer to
+launch than to run."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, TypeVar, cast
@@ -21,8 +22,16 @@ Gradients = tuple[Tensor | None, ...]
 LossAndGradients = Callable[[Batch], tuple[Loss, Gradients]]
 
 
+class Unrecorded(Exception):
+    """A `Capture` cannot record this work."""
+
+
 class Capture(Protocol):
-    """Records work on a device; the tensors of its result are overwritten by each call of the function returned."""
+    """Records work on a device; the tensors of its result are overwritten by each call of the function returned.
+
+    Raises:
+        Unrecorded: it cannot.
+    """
 
     def __call__(self, work: Callable[[], Result]) -> tuple[Result, Callable[[], None]]: ...
 
@@ -65,7 +74,7 @@ class GraphedLoss:
         self._gradients, self._algorithm = gradients, algorithm
         self._parameters, self._capture = parameters, capture
         self._seen: dict[Any, int] = {}
-        self._graphs: dict[Any, _Graph] = {}
+        self._graphs: dict[Any, LossAndGradients] = {}
 
     def __call__(self, batch: Batch) -> tuple[Loss, Gradients]:
         """The loss and gradients of a batch; the next call may overwrite the gradients."""
@@ -75,7 +84,10 @@ class GraphedLoss:
             self._seen[shape] = self._seen.get(shape, 0) + 1
             if self._seen[shape] <= SEEN or len(self._graphs) == MOST:
                 return self._gradients(batch)
-            graph = _Graph(batch, _padded(batch), self._laid_out, self._algorithm, self._capture)
+            try:
+                graph = _Graph(batch, _padded(batch), self._laid_out, self._algorithm, self._capture)
+            except Unrecorded:
+                graph = self._gradients
             self._graphs[shape] = graph
         return graph(batch)
 
@@ -87,7 +99,7 @@ class GraphedLoss:
     def _shape(self, batch: Batch) -> Any:
         """What decides which graph a batch needs."""
         shapes = tuple(tensor.shape[:axis] + tensor.shape[axis + 1 :] for tensor, axis in _tensors(batch))
-        return tuple(batch.targets), shapes, _padded(batch)
+        return self._algorithm.describes, tuple(batch.targets), shapes, _padded(batch)
 
 
 class _Graph:
@@ -104,7 +116,7 @@ class _Graph:
         targets = dict(zip(batch.targets, kept, strict=True))
         device = trajectory.reward.device
         self._algorithm = algorithm
-        self._steps = torch.ones((), dtype=torch.int64, device=device)
+        self._steps = torch.ones((), device=device)
         self._progress, self._deviation = (torch.ones((), device=device) for _ in range(2))
         self._batch = Batch(trajectory, targets, self._steps)
 

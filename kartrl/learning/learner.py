@@ -104,6 +104,7 @@ class Update(NamedTuple):
 LARGEST_SHARE = 0.9  # weight of the largest TD error in that of an unroll; the mean has the rest
 PART_STEPS = 160  # steps that go through the network at once on a CPU, so that activations fit into its cache
 ALL_STEPS = 1_000_000_000  # on other devices
+EPSILON = 1e-6  # added to norms that gradients are divided by, as in PyTorch
 MOST_IMAGES = 32  # of a batch, for running statistics of pixels: all would take as long as the update
 
 
@@ -214,7 +215,8 @@ class Learner:
 
     def _step(self, batch: Batch, lap: Callable[[str], None]) -> Step:
         self.optimizer_steps += 1
-        self.optimizer.zero_grad(set_to_none=True)
+        for parameter in self._parameters:
+            parameter.grad = None
         length, number = batch.trajectory.reward.shape
         most = max(1, self._part_steps // length)  # unrolls
         size = -(-number // max(-(-number // most), self.threads.least_parts))  # alike, as threads share the parts
@@ -224,7 +226,9 @@ class Learner:
         total = self.reducer.reduce(self._parameters, total, batch.trajectory.valid.sum())
         if self._symmetry is not None:
             self._symmetry.average_gradients(self._parameters)
-        norm = torch.nn.utils.clip_grad_norm_(self._parameters, self.gradient_clip)
+        norm = clip_norm(
+            [gradient for each in self._parameters if (gradient := each.grad) is not None], self.gradient_clip
+        )
         # On a GPU this waits for the device once per step: the price of never applying a non-finite gradient.
         gradient_norm, loss = torch.stack([norm, total]).tolist()
         finite = math.isfinite(gradient_norm + loss)
@@ -238,7 +242,8 @@ class Learner:
     def _add_gradients(self, parts: Sequence[Batch], lap: Callable[[str], None]) -> list[Loss]:
         """Set the gradients of all parts' losses, and return these; by graphs or several threads, all is `backward`."""
         losses = []
-        if self._graphed is None and (self.threads.number == 1 or len(parts) == 1):
+        graphed = self._graphed if len(parts) == 1 else None  # the gradients of a second one would overwrite its own
+        if graphed is None and (self.threads.number == 1 or len(parts) == 1):
             for part in parts:
                 loss = self._loss(part, lap)
                 loss.total.backward()
@@ -246,11 +251,7 @@ class Learner:
                 losses.append(loss.detach())
             return losses
         every = []
-        if self._graphed is None:
-            results = self.threads.map(self._gradients, parts)
-        else:
-            (only,) = parts  # the gradients of a second one would overwrite its own
-            results = iter([self._graphed(only)])
+        results = self.threads.map(self._gradients, parts) if graphed is None else map(graphed, parts)
         for loss, gradients in results:
             losses.append(loss)
             every.append(gradients)
@@ -266,7 +267,7 @@ class Learner:
         return loss.detach(), torch.autograd.grad(loss.total, self._parameters, allow_unused=True)
 
     def _loss(self, part: Batch, lap: Callable[[str], None]) -> Loss:
-        output = run(self.network, part.trajectory)
+        output = run(self.network, part.trajectory, self.algorithm.looks_ahead)
         lap("forward")
         loss = self.algorithm.loss(output, part)
         if self._cloning is not None:
@@ -327,6 +328,17 @@ def observed(trajectory: Trajectory[Tensor]) -> Tensor:
     env, step = fresh.t().nonzero(as_tuple=True)  # by environment, so that a few are from all of them
     every = max(1, -(-len(step) // MOST_IMAGES)) if trajectory.observation.dtype == torch.uint8 else 1
     return trajectory.observation[step[::every], env[::every]]
+
+
+@torch.no_grad()
+def clip_norm(gradients: list[Tensor], largest: float) -> Tensor:
+    """Scale gradients so that their global norm is at most `largest`; returns what it was, float32 scalar.
+
+    As `torch.nn.utils.clip_grad_norm_`, but for its checks.
+    """
+    norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
+    torch._foreach_mul_(gradients, (largest / (norm + EPSILON)).clamp_(max=1.0))
+    return norm
 
 
 def _copied(state: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -14,6 +14,7 @@ from kartrl.acting.messages import Requests
 from kartrl.acting.own_predictor import OwnPolicy, RecordedPolicy
 from kartrl.acting.predictor import group_states, make_policy
 from kartrl.acting.published_weights import PublishedWeights
+from kartrl.acting.recorded_work import capture_for
 from kartrl.acting.recording import own_network
 from kartrl.acting.sizes import Sizes, slab_shape
 from kartrl.acting.slab import Slab
@@ -106,9 +107,8 @@ def _train(config: Config, spec: EnvSpec, sizes: Sizes, seed: int, seconds: floa
     keep_freed_memory()
     device = learner_device(config.system)
     network = make_network(config.model, spec.observation, spec.action, heads_of(config)).to(device)
-    trainer = Trainer(
-        make_learner(config, network, spec.action), config.optimizer, Progress(config.run, Counters()), Counters()
-    )
+    learner = make_learner(config, network, spec.action, capture=capture_for(network))
+    trainer = Trainer(learner, config.optimizer, Progress(config.run, Counters()), Counters())
     length, batch = sizes.unroll_length, sizes.training_blocks * sizes.group_size + sizes.replayed
     off = torch.zeros(length + 1, batch, dtype=torch.bool, device=device)
     zeros = torch.zeros(length, batch, device=device)

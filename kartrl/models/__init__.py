@@ -32,14 +32,22 @@ def make_network(
     return ActorCritic(section, observation, action, heads)
 
 
-def run(network: ActorCritic, trajectory: Trajectory[Tensor]) -> Output:
+def run(network: ActorCritic, trajectory: Trajectory[Tensor], ahead: bool = True) -> Output:
     """The output [T + 1, B, ...] for unrolls; [1, B, ...] for single steps without the observation that follows.
+
+    Args:
+        ahead: else that of the last observation may be missing.
 
     Where the environment says which actions are legal, the policy is restricted to them as it was when it acted: its
     parameters then say which these were.
     """
     observation, first, state = trajectory.observation, trajectory.first, trajectory.initial_state
     acted = trajectory.decision[..., -network.parameter_size :] if network.masked else None
+    length = len(trajectory.reward)
+    if length > 1 and not ahead and not network.state_size:
+        seen, begun = observation[:length].flatten(0, 1), first[:length].flatten()
+        policy, value, _ = network.step(seen, begun, state, None if acted is None else acted.flatten(0, 1))
+        return Output(policy.unflatten(0, (length, -1)), value.unflatten(0, (length, -1)))
     if len(observation) > 1:
         return network(observation, first, state, acted)[0]
     policy, value, _ = network.step(observation[0], first[0], state, None if acted is None else acted[0])

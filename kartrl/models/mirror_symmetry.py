@@ -39,6 +39,9 @@ class MirrorSymmetry:
         partners = dict(_Layers(shape, axis).of_network(network, torch.tensor(mirrored)))
         device = next(iter(network.parameters())).device
         self._partners = [partners[name].to(device) for name, _ in network.named_parameters()]
+        self._sizes = [len(each) for each in self._partners]
+        begins = torch.tensor([0, *self._sizes[:-1]], device=device).cumsum(0)
+        self._together = torch.cat([each + begin for each, begin in zip(self._partners, begins, strict=True)])
 
     @torch.no_grad()
     def tie(self, parameters: Sequence[Tensor]) -> None:
@@ -63,10 +66,11 @@ class MirrorSymmetry:
     @torch.no_grad()
     def average_gradients(self, parameters: Sequence[Tensor]) -> None:
         """Average the gradients of tied weights, in place."""
-        for parameter, partners in zip(parameters, self._partners, strict=True):
-            if (gradient := parameter.grad) is not None:
-                flat = gradient.flatten()
-                gradient.copy_((0.5 * (flat + flat[partners])).view_as(gradient))
+        gradients = [torch.zeros_like(each) if each.grad is None else each.grad for each in parameters]
+        flat = torch.cat([gradient.flatten() for gradient in gradients])
+        flat = flat.add_(flat.index_select(0, self._together)).mul_(0.5)
+        pieces = zip(flat.split(self._sizes), gradients, strict=True)
+        torch._foreach_copy_(gradients, [piece.view_as(gradient) for piece, gradient in pieces])
 
 
 def symmetry_of(network: ActorCritic, spec: EnvSpec) -> MirrorSymmetry | None:

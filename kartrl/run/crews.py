@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from kartrl.acting.recorded_work import capture_for
 from kartrl.acting.sizes import Sizes
 from kartrl.config import Config
 from kartrl.envs.spec import EnvSpec
@@ -80,7 +81,15 @@ def make_crew(
     device, before = next(network.parameters()).device, resume.counters if resume is not None else Counters()
     reducer = SeveralLearners(0, number, place, device) if number > 1 else None
     threads = UpdateThreads(sizes.torch_threads, sizes.most_threads)
-    learner = make_learner(config, network, spec.action, reducer=reducer, threads=threads, symmetry=symmetry)
+    learner = make_learner(
+        config,
+        network,
+        spec.action,
+        reducer=reducer,
+        threads=threads,
+        capture=capture_for(network),
+        symmetry=symmetry,
+    )
     if resume is not None:
         learner.algorithm.load_state_dict(dict(resume.algorithm))
         if resume.optimizer:  # empty before the first step

@@ -156,6 +156,8 @@ class Trainer:
         total = self._now().agent_steps
         due = fresh_steps > 0 and (total + trained) // self.read_steps > total // self.read_steps
         read = due or self.keeps or (self._replay_due and fresh_steps == 0)
+        # on other devices, graphs with and without these terms would take longer to capture than the terms do
+        self.learner.algorithm.describes = read or trajectory.reward.device.type != "cpu"
         update = self.learner.update(trajectory, steps, progress, stopwatch.lap, probe=read)
         self.learner.threads.record(start, time.monotonic())
         if (problem := self.guard.record(update.finite)) is not None:

@@ -11,10 +11,10 @@ from kartrl.algorithms import ALGORITHMS, heads_of, make_algorithm
 from kartrl.config import read
 from kartrl.envs.observation_spec import plain
 from kartrl.learning.diagnostics import describe
-from kartrl.learning.learner import MOST_IMAGES, Learner, make_learner, observed
+from kartrl.learning.learner import MOST_IMAGES, Learner, clip_norm, make_learner, observed
 from kartrl.learning.optimizers import make_optimizer
 from kartrl.learning.update_threads import RETRY_SECONDS, SECONDS, UPDATES, UpdateThreads
-from kartrl.models import for_inference, make_distribution, make_network
+from kartrl.models import for_inference, make_distribution, make_network, run
 from kartrl.models.encoders import ENCODERS
 
 RATE = 0.01
@@ -215,6 +215,42 @@ def test_non_finite_update_is_skipped_and_changes_nothing(algorithm, action, val
     update(other, *batch_of(action, 2))
     for one, expected in zip(learner.state(), other.state(), strict=True):
         assert_same(one, expected, atol=0, rtol=0)
+
+
+@pytest.mark.parametrize("largest", [0.1, 100.0, math.inf])
+def test_norms_are_clipped_as_by_pytorch_bit_for_bit(largest):
+    ours = [torch.nn.Parameter(torch.zeros(size)) for size in ((3, 4), (5,), (2, 3, 4, 4))]
+    for parameter in ours:
+        parameter.grad = torch.randn_like(parameter)
+    gradients = [parameter.grad.clone() for parameter in ours]
+    norm = torch.nn.utils.clip_grad_norm_(ours, largest)
+    assert torch.equal(clip_norm(gradients, largest), norm)
+    assert all(torch.equal(parameter.grad, gradient) for parameter, gradient in zip(ours, gradients, strict=True))
+
+
+@pytest.mark.parametrize("settings", [[], ["model.core=lstm"], ["model.critic=separate"]], ids=str)
+def test_steps_of_unrolls_have_the_same_output_without_the_last(settings):
+    network = make_network(read(overrides=settings).model, plain(3), DISCRETE)
+    trajectory = random_trajectory(DISCRETE, dtype=torch.float32, state_size=network.state_size)
+    length = len(trajectory.reward)
+    expected, found = run(network, trajectory), run(network, trajectory, ahead=False)
+    torch.testing.assert_close(found.policy[:length], expected.policy[:length])
+    torch.testing.assert_close(found.value[:length], expected.value[:length])
+
+
+@pytest.mark.parametrize("algorithm", ["appo", "ppo"])
+def test_terms_that_are_only_logged_change_no_update(algorithm):
+    weights = []
+    for describes in (False, True):
+        torch.manual_seed(1)
+        config = read(overrides=[f"algorithm.name={algorithm}", "model.hidden_size=8"])
+        learner = make_learner(config, make_network(config.model, plain(3), DISCRETE), DISCRETE)
+        learner.algorithm.describes = describes
+        trajectory = random_trajectory(DISCRETE, dtype=torch.float32)
+        scalars = learner.update(trajectory, int(trajectory.valid.sum()), 0.0, lambda stage: None).scalars()
+        assert ("losses/clip_fraction" in scalars) == describes
+        weights.append(torch.cat([parameter.flatten() for parameter in learner.network.parameters()]))
+    assert torch.equal(*weights)
 
 
 def test_statistics_are_of_valid_steps_and_sampled_images():
