@@ -223,7 +223,7 @@ def test_exception_in_a_thread_ends_the_run_with_its_traceback(tmp_path, thread)
 def test_stalled_run_ends_with_the_stacks_of_all_threads(tmp_path):
     # Histograms of the weights wait for the end of an update: that must not be taken for the end of a suspension;
     # a save would be one such wait, too.
-    result = run_with_fault(tmp_path, "trainer-0=stall@10 histogram=5 update=4", 1)
+    result = run_with_fault(tmp_path, "trainer-0=stall@10 histogram=5 update=4 join=2", 1)
     assert result.returncode == 1
     assert "no steps or updates for" in result.stdout
     assert "faults.py" in result.stderr, "the stack of the thread that hangs"

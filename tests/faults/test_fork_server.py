@@ -55,4 +55,4 @@ def test_exit_of_processes_killed_with_fork_server_is_known():
     result = subprocess.run(
         [sys.executable, "-m", "orphans"], env=environment(), capture_output=True, text=True, timeout=250
     )
-    assert result.stdout.split() == [str(-signal.SIGKILL)] * 20, result.stderr
+    assert result.stdout.split() == [str(-signal.SIGKILL)] * 8, result.stderr

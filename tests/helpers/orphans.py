@@ -11,7 +11,7 @@ from kartrl.processes.spawn import start_method
 
 def main() -> None:
     context = start_method()
-    for _ in range(20):
+    for _ in range(8):
         process = start_process(context.Process(target=time.sleep, args=(1000,), daemon=True))
         os.kill(forkserver._forkserver._forkserver_pid, signal.SIGKILL)
         process.kill()
