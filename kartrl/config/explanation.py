@@ -46,7 +46,7 @@ def changes(config: Config, other: Config) -> list[Change]:
     if settings_of(config.environment.id) != settings_of(other.environment.id):  # a world's sections: from its defaults
         common = Config.model_fields.keys() - {"levels"}
         old = {name: keys for name, keys in old.items() if name in common} | {
-            name: keys for name, keys in _texts(_defaults(config)).items() if name not in common
+            name: keys for name, keys in _texts(read(base=dump(_defaults(config)))).items() if name not in common
         }
     found = []
     for section in new | old:

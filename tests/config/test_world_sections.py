@@ -10,6 +10,7 @@ from commands import HELPERS, assert_clear, environment
 
 from kartrl.cli import main
 from kartrl.config import Config, dump, read, settings
+from kartrl.config.explanation import changes
 from kartrl.config.worlds import WORLDS, settings_of
 from kartrl.envs.worlds import load_world
 from kartrl.errors import UserError
@@ -126,6 +127,15 @@ def test_what_differs_is_of_the_sections_of_its_own_world(capfd, tmp_path):
     assert text == "[environment]\n# kartrl/Kart-v0\nid = Walk-v0\n[walk]\n# 20\nsteps = 7\n"
     (tmp_path / "own.cfg").write_text(text)
     assert read([tmp_path / "own.cfg"]) == read(overrides=[WALK, "walk.steps=7"])
+
+
+@pytest.mark.parametrize("id", ["retro/Airstriker-Genesis-v0", "kartrl/Procgen-v0", "kartrl/Kart-v0"])
+def test_what_a_run_has_stored_does_not_differ(id):
+    """60 in a default is 60.0 in a run's configuration."""
+    stored = read(base=dump(read(overrides=[f"environment.id={id}"])))
+    assert [f"{one.section}.{one.key}" for one in changes(stored, Config())] == ["environment.id"] * (
+        id != Config().environment.id
+    )
 
 
 def test_key_of_a_world_is_explained_with_its_default(capfd):
