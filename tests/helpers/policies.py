@@ -38,7 +38,7 @@ PONG = ("environment.id=ALE/Pong-v5", "environment.frame_skip=4", "model.hidden_
 KART = (
     "kart.game=bundled",
     "environment.frame_skip=4",
-    "kart.no_progress_limit=2",
+    "kart.no_progress_limit=1.2",
     "model.hidden_size=16",
 )
 

@@ -43,7 +43,6 @@ from kartrl.run.logger import run as run_logger
 from kartrl.run.run_folder import RunFolder
 
 OFTEN = ("evaluation.minutes=0.01", "evaluation.video_seconds=1")
-SHORT = "kart.no_progress_limit=1.2"
 ALONE = "levels.random:3:asphalt=none"
 CIRCUITS = [f"{use}/MarioCircuit.Act{act}" for use, act in (("train", 1), ("train", 2), ("train", 3), ("test", 4))]
 
@@ -120,7 +119,7 @@ def test_films_are_sent_where_there_is_a_tracker(tmp_path, tracker):
 def run_folder(tmp_path_factory):
     """A run in which two checkpoints were evaluated, the second of them after a restart."""
     folder = tmp_path_factory.mktemp("logs") / "run"
-    save_policy(folder, [*KART, *OFTEN, SHORT, ALONE], 1000)
+    save_policy(folder, [*KART, *OFTEN, ALONE], 1000)
     with Evaluator(folder) as evaluator:
         records, scalars = evaluator.round()
         assert [f"{record.episode.use}/{record.episode.level}" for record in records] == CIRCUITS
@@ -142,7 +141,7 @@ def run_folder(tmp_path_factory):
 
     best = checkpoint.load(folder / "best.pt")._replace(score=1e9)
     checkpoint.save(folder / "best.pt", best)
-    save_policy(folder, [*KART, *OFTEN, SHORT, ALONE], 2000)
+    save_policy(folder, [*KART, *OFTEN, ALONE], 2000)
     with Evaluator(folder, first_step=1000) as evaluator:
         assert evaluator.round()[1].agent_steps == 2000
         evaluator.process.terminate()
