@@ -16,6 +16,8 @@ from platformdirs import user_data_dir
 from kartrl import __version__
 from kartrl.errors import UserError
 
+ANOTHER = "choose another file with -o"  # what to do about one that cannot be written
+
 
 def user_path(text: str) -> Path:
     """A path as a user writes it: ~ is his home folder, also where no shell replaces it, as in --set or a file."""
@@ -40,6 +42,16 @@ def read_text(path: Path) -> str:
     data = path.read_bytes()
     text = data.decode("utf-16" if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig")
     return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+@contextlib.contextmanager
+def explained(place: object, deed: str, advice: str = "") -> Iterator[None]:
+    """Context manager: an OSError becomes a UserError: "PLACE: cannot DEED (reason); advice"."""
+    try:
+        yield
+    except OSError as error:
+        remedy = f"; {advice}" if advice else ""
+        raise UserError(f"{place}: cannot {deed} ({error.strerror or error}){remedy}") from error
 
 
 @contextlib.contextmanager

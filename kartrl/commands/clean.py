@@ -10,6 +10,7 @@ from rich.console import Console
 from kartrl.commands.shared.arguments import Parser
 from kartrl.config import read
 from kartrl.errors import UserError
+from kartrl.files import explained
 from kartrl.metrics.tables import Line, fitted
 from kartrl.options import add_config, config_files
 
@@ -50,10 +51,9 @@ def run(options: argparse.Namespace) -> int:
             console.print(f"{error}; left as it is", highlight=False, markup=False, soft_wrap=True)
             continue
         try:
-            for file in left_behind(path):
-                file.unlink(missing_ok=True)
-        except OSError as error:
-            raise UserError(f"{path}: cannot remove ({error.strerror or error})") from error
+            with explained(path, "remove"):
+                for file in left_behind(path):
+                    file.unlink(missing_ok=True)
         finally:
             folder.release()
         console.print(f"Removed from {path}", highlight=False, markup=False, soft_wrap=True)

@@ -16,7 +16,7 @@ from rich.console import Console
 from kartrl.commands.shared.arguments import Parser
 from kartrl.commands.shared.results import add_formats, console_for, print_results
 from kartrl.errors import UserError
-from kartrl.files import unused_file, user_path, whole_file, write_whole
+from kartrl.files import explained, unused_file, user_path, whole_file, write_whole
 
 if TYPE_CHECKING:
     from kartrl.comparison.report import Comparison
@@ -193,12 +193,10 @@ def _tell(
     question.tell(as_rows(comparison), **as_json(comparison))
     if table is None:
         return
-    try:
-        with contextlib.nullcontext(table) if replaced else unused_file(table, ".png") as file:
-            picture = file.with_suffix(".png")
-            write_whole(file, f"{text}\n![The same runs]({picture.name})\n".encode())
-            with whole_file(picture) as temporary:
-                draw(comparison, temporary)
-    except OSError as error:
-        raise UserError(f"-o {table}: cannot write ({error.strerror or error})") from error
+    new = contextlib.nullcontext(table) if replaced else unused_file(table, ".png")
+    with explained(f"-o {table}", "write"), new as file:
+        picture = file.with_suffix(".png")
+        write_whole(file, f"{text}\n![The same runs]({picture.name})\n".encode())
+        with whole_file(picture) as temporary:
+            draw(comparison, temporary)
     console.print(f"Written to {file} and {picture}", highlight=False, markup=False, soft_wrap=True)

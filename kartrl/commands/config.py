@@ -9,7 +9,7 @@ from kartrl.commands.shared.results import add_formats, print_results
 from kartrl.config import Config, dump, read
 from kartrl.config.explanation import difference, explain
 from kartrl.errors import UserError
-from kartrl.files import check_replaceable, user_path, write_whole
+from kartrl.files import check_replaceable, explained, user_path, write_whole
 from kartrl.options import add_config, config_files
 
 WIDTH = 100  # characters of an explanation
@@ -94,8 +94,6 @@ def _other(run: str) -> Config:
 
 def _write(file: Path, text: str, force: bool) -> None:
     check_replaceable({file: text.encode()}, force)
-    try:
+    with explained(f"--write {file}", "write"):
         write_whole(file, text.encode())
-    except OSError as error:
-        raise UserError(f"--write {file}: cannot write ({error.strerror or error})") from error
     print(f"Wrote {file}")

@@ -25,7 +25,7 @@ from kartrl.envs.episode import Result
 from kartrl.envs.world import World
 from kartrl.envs.worlds import load_world
 from kartrl.errors import UserError
-from kartrl.files import check_replaceable, output_file, safe_name, user_path, write_whole
+from kartrl.files import check_replaceable, explained, output_file, safe_name, user_path, write_whole
 from kartrl.hardware.machine import describe_machine
 from kartrl.kart.game_files import BUNDLED, build_id, game_folder
 from kartrl.kart.world import KartWorld
@@ -148,7 +148,7 @@ def export_folder(
         raise UserError(f"-o {output}: a folder needs huggingface_hub: pip install 'kartrl[hub]' (-o FILE.pt does not)")
     check_replaceable(dict.fromkeys(output / name for name in FILES), force)
     name = safe_name(output.absolute().name)
-    try:
+    with explained(f"-o {output}", "write"):
         beside = next(place for place in (output.absolute(), *output.absolute().parents) if place.is_dir())
         with tempfile.TemporaryDirectory(prefix=f".{name}.", suffix=".tmp", dir=beside) as made:
             work = Path(made)
@@ -171,8 +171,6 @@ def export_folder(
                     (work / file).replace(output / file)
                 else:  # of an earlier export
                     (output / file).unlink(missing_ok=True)
-    except OSError as error:
-        raise UserError(f"-o {output}: cannot write ({error.strerror or error})") from error
     console.print(f"Policy: {output}", highlight=False, markup=False, soft_wrap=True)
 
 
@@ -209,11 +207,10 @@ def _save_driven(
                 "evaluate it on others with -l, or use --episodes 0"
             )
     try:
-        checkpoint.save(output, checkpoint.for_driving(given, half))
+        with explained(f"-o {output}", "write"):
+            checkpoint.save(output, checkpoint.for_driving(given, half))
     except checkpoint.NotFinite as error:
         raise UserError(f"{path}: {error}; export it without --half") from error
-    except OSError as error:
-        raise UserError(f"-o {output}: cannot write ({error.strerror or error})") from error
     results = evaluate(output, levels, episodes, True, device, console, name=name) if episodes else []
     uses = load_world(whole.config).find_uses([result.level for result in results])
     return given, world, levels, [result._replace(use=uses.get(result.level, result.use)) for result in results]
@@ -266,11 +263,9 @@ def export_onnx(path: Path, output: Path, levels: Sequence[str], console: Consol
     with open_driver(path, levels, "cpu", console=console) as driver:
         data, about = onnx_file.make_file(driver, checkpoint.load(path))
     card = output.with_suffix(".json")
-    try:
+    with explained(f"-o {output}", "write"):
         write_whole(output, data)
         write_whole(card, f"{json.dumps(about, indent=1)}\n".encode())
-    except OSError as error:
-        raise UserError(f"-o {output}: cannot write ({error.strerror or error})") from error
     equal = about["equality"]
     console.print(
         f"ONNX: {output} ({len(data) / 1e6:.2f} MB), as the policy on {equal['observations']:,} observations: numbers "

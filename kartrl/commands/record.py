@@ -22,8 +22,7 @@ from kartrl.commands.shared.policy import find_policy
 from kartrl.commands.shared.progress import Progress
 from kartrl.envs.episode import Drive
 from kartrl.envs.worlds import CONSOLE_FPS
-from kartrl.errors import UserError
-from kartrl.files import output_file, safe_name, unused_file, user_path
+from kartrl.files import ANOTHER, explained, output_file, safe_name, unused_file, user_path
 from kartrl.metrics.tables import Line, fitted
 from kartrl.metrics.video import Mp4Writer, png
 from kartrl.options import positive
@@ -97,17 +96,12 @@ def record(
         level = next(iter(driver.levels), "")
         name = world.name_level(level) if level else world.config.environment.id
         wanted, drawn = output_file(output, safe_name(name), ".mp4"), None
-        try:
-            with unused_file(wanted, ".png") as video:
-                drives = _film(driver, level, name, video, episodes, greedy, console)
-                if drives:
-                    drawn = world.draw(level, drives, f"{name}, after {driver.agent_steps:,} agent steps")
-                if drawn is not None:
-                    video.with_suffix(".png").write_bytes(png(drawn))
-        except OSError as error:
-            raise UserError(
-                f"{wanted}: cannot write ({error.strerror or error}); choose another file with -o"
-            ) from error
+        with explained(wanted, "write", ANOTHER), unused_file(wanted, ".png") as video:
+            drives = _film(driver, level, name, video, episodes, greedy, console)
+            if drives:
+                drawn = world.draw(level, drives, f"{name}, after {driver.agent_steps:,} agent steps")
+            if drawn is not None:
+                video.with_suffix(".png").write_bytes(png(drawn))
     if drives:
         recorded = [one.episode for one in drives]
         (first, *headings), *rows = world.list_episodes(recorded)

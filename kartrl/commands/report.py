@@ -12,7 +12,7 @@ from rich.console import Console
 from kartrl.commands.shared.arguments import Parser, add_levels, add_max_steps
 from kartrl.commands.shared.progress import Progress
 from kartrl.errors import UserError
-from kartrl.files import check_replaceable, output_file, safe_name, user_path, write_whole
+from kartrl.files import check_replaceable, explained, output_file, safe_name, user_path, write_whole
 from kartrl.options import whole_number
 
 
@@ -69,10 +69,8 @@ def run(options: argparse.Namespace) -> int:
     with Progress(console, None) as progress:
         shown = look(runs, options.state, options.episodes, options.max_steps, console, progress.tell)
     page = make_page(runs, shown)
-    try:
+    with explained(f"-o {file}", "write"):
         write_whole(file, page)
-    except OSError as error:
-        raise UserError(f"-o {file}: cannot write ({error.strerror or error})") from error
     console.print(f"Report: {file} ({len(page) / 1e6:.1f} MB)", highlight=False, markup=False, soft_wrap=True)
     return 0
 

@@ -24,7 +24,7 @@ from kartrl.config import Config, Run, check_own, dump, read
 from kartrl.config.section import Section, UserPath
 from kartrl.config.wording import word
 from kartrl.errors import RunFailed, UserError
-from kartrl.files import read_text, user_path, write_whole
+from kartrl.files import explained, read_text, user_path, write_whole
 from kartrl.launch import config_options
 
 SPEED_SECONDS = 3600.0  # of the past that the time left is estimated from: trainings report rarely, and take long
@@ -81,10 +81,8 @@ def read_experiment(file: Path, by: str) -> tuple[Path, list[Cell]]:
         UserError: the file cannot be read, it or a configuration is invalid, or the runs could not be compared.
     """
     try:
-        content = tomllib.loads(read_text(file))
-        experiment = Experiment.model_validate(content)
-    except OSError as error:
-        raise UserError(f"{file}: cannot read this experiment ({error.strerror or error})") from error
+        with explained(file, "read this experiment"):
+            experiment = Experiment.model_validate(tomllib.loads(read_text(file)))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UserError(f"{file}: not valid TOML: {error}") from error
     except ValidationError as errors:
@@ -123,12 +121,11 @@ def resumable(folder: Path, console: Console) -> Iterator[None]:
         UserError: the folder cannot be written to.
     """
     try:
-        yield
+        with explained(folder, "write", "name another folder"):
+            yield
     except KeyboardInterrupt:
         console.print("Interrupted; run the same command to resume", highlight=False)
         raise
-    except OSError as error:
-        raise UserError(f"{folder}: cannot write ({error.strerror or error}); name another folder") from error
 
 
 def train_all(

@@ -19,7 +19,7 @@ from kartrl.comparison.runs import ComparedRun
 from kartrl.config import Config, presets, read, settings
 from kartrl.config.chosen import unchosen
 from kartrl.errors import UserError
-from kartrl.files import check_replaceable, safe_name, write_whole
+from kartrl.files import check_replaceable, explained, safe_name, write_whole
 from kartrl.launch import config_options
 from kartrl.options import add_config, config_files
 
@@ -56,12 +56,10 @@ def write_records(
         raise UserError(f"--record {folder}: cannot read {MACHINES} ({error})") from error
     records = {files[cell]: _json(make_record(comparison, *cell, machines, options.get(cell))) for cell in cells}
     check_replaceable(records, force)
-    try:
+    with explained(f"--record {folder}", "write"):
         folder.mkdir(parents=True, exist_ok=True)
         for file, content in [*records.items(), (folder / MACHINES, _json(machines))]:
             write_whole(file, content)
-    except OSError as error:
-        raise UserError(f"--record {folder}: cannot write ({error.strerror or error})") from error
     return list(records)
 
 

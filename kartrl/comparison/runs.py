@@ -14,6 +14,7 @@ from kartrl.comparison.curves import Moment, Points, all_reached
 from kartrl.config import Config, settings
 from kartrl.envs.worlds import ATARI_KEYS, IMAGE_KEYS, game_of, load_world
 from kartrl.errors import UserError
+from kartrl.files import explained
 from kartrl.learning import checkpoint
 from kartrl.metrics import episodes_csv, scalars_csv
 from kartrl.metrics.episodes_csv import EpisodeRow
@@ -63,10 +64,8 @@ def read_run(name: str, metric: str) -> ComparedRun:
     """
     folder = find_run(name)
     config = config_of(folder)
-    try:
+    with explained(folder, "read this run"):
         tags, episodes = _read_tags(folder), list(episodes_csv.read(folder))
-    except OSError as error:
-        raise UserError(f"{folder}: cannot read this run ({error.strerror or error})") from error
     points = _column(episodes, metric) if metric in EPISODE_METRICS else _points(tags.get(metric, []))
     if not len(points.value):
         raise _lacking(folder, metric, tags)
@@ -95,14 +94,12 @@ def read_metric(folder: Path, metric: str) -> Points:
     Raises:
         UserError: it cannot be read, or has no value of the metric; names the nearest metric.
     """
-    try:
+    with explained(folder, "read this run"):
         if metric in EPISODE_METRICS:
             points, tags = _column(list(episodes_csv.read(folder)), metric), []
         else:
             found = _read_tags(folder)
             points, tags = _points(found.get(metric, [])), list(found)
-    except OSError as error:
-        raise UserError(f"{folder}: cannot read this run ({error.strerror or error})") from error
     if not len(points.value):
         raise _lacking(folder, metric, tags)
     return points

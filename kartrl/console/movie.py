@@ -16,7 +16,7 @@ from typing import NamedTuple
 from kartrl.console.libretro import BUTTONS, STATE_LIMIT
 from kartrl.console.states import HASH
 from kartrl.errors import UserError
-from kartrl.files import write_whole
+from kartrl.files import explained, write_whole
 
 LOG, HEADER, CORE = "Input Log.txt", "Header.txt", "Core.bin"
 LETTERS = {"L": "l", "R": "r", "SELECT": "s"}  # of buttons; of others it is the first letter of their names
@@ -56,10 +56,8 @@ def write_movie(file: Path, movie: Movie, buttons: Sequence[str | None] = BUTTON
         archive.writestr(LOG, "\n".join(lines))
         archive.writestr(HEADER, "".join(f"{key} {value}\n" for key, value in header.items() if value))
         archive.writestr(CORE, movie.state)
-    try:
+    with explained(file, "write", "choose another folder"):
         write_whole(file, packed.getvalue())
-    except OSError as error:
-        raise UserError(f"{file}: cannot write ({error.strerror}); choose another folder") from error
 
 
 def read_movie(file: Path, buttons: Sequence[str | None] = BUTTONS) -> Movie:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kartrl.console.libretro import STATE_LIMIT
 from kartrl.errors import UserError
-from kartrl.files import write_private
+from kartrl.files import explained, write_private
 
 HASH = re.compile("[0-9a-f]{40}")
 NAMED, EXTRA = 8, 4  # flags of a gzip header, at its fourth byte
@@ -70,7 +70,5 @@ def write_state(file: Path, state: bytes, rom: str = "") -> None:
     packed = io.BytesIO()
     with gzip.GzipFile(rom, "wb", fileobj=packed, mtime=0) as stream:
         stream.write(state)
-    try:
+    with explained(file, "write"):
         write_private(file, packed.getvalue())
-    except OSError as error:
-        raise UserError(f"{file}: cannot write ({error.strerror})") from error

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from kartrl.console.states import read_state
 from kartrl.errors import UserError
-from kartrl.files import check_replaceable, data_folder, make_private, write_private
+from kartrl.files import check_replaceable, data_folder, explained, make_private, write_private
 from kartrl.kart.levels import CIRCUITS
 
 NAME = "SuperMarioKart-Snes"
@@ -52,24 +52,17 @@ def install(rom: bytes, states: Mapping[str, bytes] = types.MappingProxyType({})
         UserError: they cannot be written.
     """
     target = folder()
-    try:
+    with explained(target, "write the cartridge", "set KARTRL_DATA to another folder"):
         make_private(target)
         for name, data in {"rom.sfc": rom, **states}.items():
             write_private(target / name, data)
-    except OSError as error:
-        raise UserError(
-            f"{target}: cannot write the cartridge ({error.strerror}); set KARTRL_DATA to another folder"
-        ) from error
     return target
 
 
 def _checked_rom(file: Path, sha1: str, size: int) -> bytes:
-    try:
-        with file.open("rb") as stream:
-            rom = stream.read(size + COPIER_HEADER + 1)
-            length = os.fstat(stream.fileno()).st_size
-    except OSError as error:
-        raise UserError(f"{file}: cannot read this ROM ({error.strerror})") from error
+    with explained(file, "read this ROM"), file.open("rb") as stream:
+        rom = stream.read(size + COPIER_HEADER + 1)
+        length = os.fstat(stream.fileno()).st_size
     if length == size + COPIER_HEADER:
         rom = rom[COPIER_HEADER:]
     found = hashlib.sha1(rom, usedforsecurity=False).hexdigest()

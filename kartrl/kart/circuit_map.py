@@ -1,5 +1,6 @@
 """The map of a circuit of the bundled game, rendered from its tiles."""
 
+from contextlib import closing
 from functools import cache
 from pathlib import Path
 
@@ -14,10 +15,8 @@ from kartrl.kart.game_files import must_isolate
 @cache
 def circuit_block(game_folder: Path, circuit: str) -> Block | None:
     """The block in a circuit's start state; None for a cartridge. `circuit` may be the path of a `.state` file."""
-    console = KartConsole(game_folder, circuit, must_isolate(game_folder, circuit))
-    block = console.block()
-    console.close()
-    return block
+    with closing(KartConsole(game_folder, circuit, must_isolate(game_folder, circuit))) as console:
+        return console.block()
 
 
 def circuit_map(game_folder: Path, circuit: str) -> npt.NDArray[np.uint8] | None:

@@ -174,7 +174,7 @@ def _singles(key: str) -> list[str]:
     if not is_random(key):
         return [key] if is_path(key) else names_of(key)
     numbers, kind = numbers_of(key)
-    return [f"random:{number}-{number}:{kind or KINDS[number % len(KINDS)]}" for number in numbers]
+    return [f"random:{number}-{number}:{kind_of(number, kind)}" for number in numbers]
 
 
 def circuit_name(circuit: str) -> str:
@@ -182,9 +182,14 @@ def circuit_name(circuit: str) -> str:
     return re.sub(r"[^\w.+-]+", "_", PurePath(circuit).name.removesuffix(".state")) if is_path(circuit) else circuit
 
 
+def kind_of(number: int, kind: str | None) -> str:
+    """The kind of a generated circuit: the given one or, if None, each in turn."""
+    return kind or KINDS[number % len(KINDS)]
+
+
 def random_name(number: int, kind: str | None) -> str:
     """Name of a generated circuit."""
-    return f"random.{kind or KINDS[number % len(KINDS)]}.{number:04}"
+    return f"random.{kind_of(number, kind)}.{number:04}"
 
 
 def is_generated(name: str, numbers: Numbers | None = None) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 from kartrl.config import Config, read
 from kartrl.config.arguments import text_of
 from kartrl.errors import UserError
+from kartrl.files import explained
 from kartrl.library.functions import reference
 
 
@@ -41,10 +42,9 @@ def _settings_in(card: Path) -> dict[str, Any]:
         UserError: the file cannot be read, or is no such card.
     """
     try:
-        settings = json.loads(card.read_bytes())["environment"]["settings"]
+        with explained(card, "read this card"):
+            settings = json.loads(card.read_bytes())["environment"]["settings"]
         return {str(key): value for key, value in settings.items()}
-    except OSError as error:
-        raise UserError(f"{card}: cannot read this card ({error.strerror or error})") from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UserError(f"{card}: is not the card of an exported ONNX file") from error
 

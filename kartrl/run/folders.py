@@ -23,7 +23,7 @@ from kartrl.run.run_folder import (
     is_training,
     is_whole,
     make_unused,
-    unwritable,
+    writable,
 )
 
 
@@ -35,12 +35,13 @@ def create(config: Config, provenance: Mapping[str, str] | None = None) -> RunFo
     Raises:
         UserError: the run exists, another process has locked it, or the folder is not writable.
     """
-    name = config.run.name
+    name, unnamed = config.run.name, config.run.name == "auto"
+    if unnamed:
+        name = f"{safe_name(config.environment.id)}__{config.run.seed}__{time.strftime('%Y%m%d-%H%M%S')}"
     path = config.run.logs_folder / name
-    try:
-        if name == "auto":
-            name = f"{safe_name(config.environment.id)}__{config.run.seed}__{time.strftime('%Y%m%d-%H%M%S')}"
-            path = make_unused(path.with_name(name))
+    with writable(path):
+        if unnamed:
+            path = make_unused(path)
         path.mkdir(parents=True, exist_ok=True)
         folder = RunFolder(path)
         try:
@@ -56,8 +57,6 @@ def create(config: Config, provenance: Mapping[str, str] | None = None) -> RunFo
         except BaseException:
             folder.release()
             raise
-    except OSError as error:
-        raise unwritable(path, error) from error
     return folder
 
 

@@ -13,7 +13,7 @@ from filelock import FileLock, Timeout
 
 from kartrl.config import Config, dump, read
 from kartrl.errors import UserError
-from kartrl.files import shown, write_whole
+from kartrl.files import explained, shown, write_whole
 from kartrl.learning import checkpoint
 
 CONFIG = "config.cfg"
@@ -48,21 +48,18 @@ class RunFolder:
 
     def _hold(self) -> None:
         self._lock = FileLock(self.path / "run.lock")
-        try:
-            self._lock.acquire(timeout=TIDYING_SECONDS, poll_interval=0.01)
-        except Timeout as error:
-            holder = _holder(self.path)
-            raise UserError(
-                f"{shown(self.path)}: another kartrl (process {holder}) is training in this folder"
-            ) from error
-        except OSError as error:
-            raise unwritable(self.path, error) from error
-        try:
-            (self.path / "run.pid").write_text(f"{os.getpid()}\n", encoding="utf-8")
-            self._descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)  # by which it is found again
-        except OSError as error:
-            self._lock.release()
-            raise unwritable(self.path, error) from error
+        with writable(self.path):
+            try:
+                self._lock.acquire(timeout=TIDYING_SECONDS, poll_interval=0.01)
+            except Timeout as error:
+                where, holder = shown(self.path), _holder(self.path)
+                raise UserError(f"{where}: another kartrl (process {holder}) is training in this folder") from error
+            try:
+                (self.path / "run.pid").write_text(f"{os.getpid()}\n", encoding="utf-8")
+                self._descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)  # by which it is found again
+            except OSError:
+                self._lock.release()
+                raise
         _remove_partial(self.path)
 
     def write(self, config: Config, about: Mapping[str, str] | None = None) -> None:
@@ -96,12 +93,10 @@ class RunFolder:
             self._config = file.read_bytes()
         if is_whole(self._config):
             return False
-        try:
+        with writable(self.path):
             if file.exists():
                 file.replace(file.with_suffix(".damaged"))
             self.write(config, about)
-        except OSError as error:
-            raise unwritable(self.path, error) from error
         return True
 
     def follow(self) -> str | None:
@@ -238,11 +233,9 @@ def is_training(folder: Path) -> bool:
     return False
 
 
-def unwritable(path: Path, error: OSError) -> UserError:
-    """An error that says so."""
-    return UserError(
-        f"{shown(path)}: cannot write ({error.strerror or error}); choose another folder with --set run.logs=FOLDER"
-    )
+def writable(path: Path) -> contextlib.AbstractContextManager[None]:
+    """Context manager: an OSError becomes a UserError that says what to do."""
+    return explained(shown(path), "write", "choose another folder with --set run.logs=FOLDER")
 
 
 def _unlock(path: Path, lock: FileLock) -> None:

@@ -11,7 +11,7 @@ import kartrl.kart.circuits
 from kartrl.errors import UserError
 from kartrl.kart.block import SIDE, TILE, ZONES, Block
 from kartrl.kart.circuits.appearance import art
-from kartrl.kart.circuits.appearance.looks import KINDS as LOOKS
+from kartrl.kart.circuits.appearance.kinds import KINDS as LOOKS
 from kartrl.kart.circuits.appearance.paint import Painter
 from kartrl.kart.circuits.appearance.surfaces import CODES, SURFACES, Effect
 from kartrl.kart.circuits.checks import find_faults
@@ -164,7 +164,7 @@ def test_road_contrasts_with_off_road_in_greyscale(blocks: dict[str, Block]) -> 
         small = grey(block.image()).reshape(SIDE, TILE, SIDE, TILE).mean((1, 3))
         surface = block.surfaces[block.tilemap]
         kind = LOOKS[block.kind]
-        road, off = small[surface == CODES[kind.road]], small[surface == CODES[kind.grounds[-1][1]]]
+        road, off = small[surface == CODES[kind.road]], small[surface == CODES[kind.grounds[-1].surface]]
         assert abs(road.mean() - off.mean()) > 40, (name, road.mean(), off.mean())
         assert abs(road.mean() - off.mean()) > 1.5 * max(road.std(), off.std()), name
 
@@ -175,7 +175,9 @@ def test_kinds_differ_in_colour(blocks: dict[str, Block]) -> None:
         surface = block.surfaces[block.tilemap].repeat(TILE, 0).repeat(TILE, 1)
         kind = LOOKS[block.kind]
         picture = block.image()
-        colours[block.kind] = [picture[surface == CODES[name]].mean(0) for name in (kind.road, kind.grounds[-1][1])]
+        colours[block.kind] = [
+            picture[surface == CODES[name]].mean(0) for name in (kind.road, kind.grounds[-1].surface)
+        ]
     names = list(colours)
     for index, one in enumerate(names):
         for other in names[index + 1 :]:

@@ -2,6 +2,7 @@
 
 import gzip
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -72,6 +73,16 @@ def test_cache_builds_once_and_keeps_order(cache: Path) -> None:
     assert kinds == list(KINDS[:2])
     with pytest.raises(UserError, match="unknown kind of circuit 'grass'"):
         library.random_states([1], "grass")
+
+
+def test_cache_of_other_looks_is_another(tmp_path: Path) -> None:
+    own = Path(library.__file__).parent
+    same, other = (Path(shutil.copytree(own, tmp_path / name / "circuits")) for name in ("same", "other"))
+    for package in (same, other):
+        shutil.copy(own.with_name("block.py"), package.parent)
+    look = other / "appearance" / "looks" / "ice.toml"
+    look.write_text(look.read_text().replace("road = ", "rail = ", 1))
+    assert library.version(same) == library.version() != library.version(other)
 
 
 def test_circuits_without_a_cache_are_built_for_one_process(monkeypatch: pytest.MonkeyPatch) -> None:

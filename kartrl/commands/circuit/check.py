@@ -2,6 +2,7 @@
 
 import argparse
 import difflib
+from contextlib import closing
 from pathlib import Path
 
 from rich.console import Console as Terminal
@@ -66,9 +67,6 @@ def _described(named: str) -> Path:
 
 
 def _time_laps(circuit: Circuit) -> tuple[float, ...]:
-    console = KartConsole(GAME)
-    try:
+    with closing(KartConsole(GAME)) as console:
         console.restore(start_state(console, compile_block(circuit)))
         return drive(console, LAPS)
-    finally:
-        console.close()

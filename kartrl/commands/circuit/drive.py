@@ -21,16 +21,15 @@ from kartrl.commands.circuit.named import (
     with_progress,
 )
 from kartrl.errors import UserError
-from kartrl.files import unused_file
+from kartrl.files import explained, unused_file
 from kartrl.kart.circuits import LAPS, library
 from kartrl.kart.circuits.driver import time_laps
 from kartrl.kart.console import KartConsole
-from kartrl.kart.game import TICKS_PER_SECOND
+from kartrl.kart.game import TICKS_PER_SECOND, VIEW_ROWS
 from kartrl.kart.progress import LapTimes
 from kartrl.metrics.video import Mp4Writer, contact_sheet, gif
 
 GIF_SECONDS, GIF_TICKS = (1, 8), 5
-VIEW = slice(8, 108)  # screen rows between the black band and the map
 
 
 def run(options: argparse.Namespace) -> int:
@@ -80,7 +79,7 @@ def _draw_drives(names: Sequence[str], file: Path) -> int:
         views: list[np.ndarray] = []  # one per tick; most are the same array
 
         def shoot(console: KartConsole, views: list[np.ndarray] = views) -> bool:
-            views.append(console.screen()[VIEW] if len(views) % GIF_TICKS == 0 else views[-1])
+            views.append(console.screen()[VIEW_ROWS] if len(views) % GIF_TICKS == 0 else views[-1])
             return len(views) == last
 
         time_laps(_state_of(name), LAPS, shoot)
@@ -113,9 +112,7 @@ def record_drive(state: str, laps: int, wanted: Path, progress: Callable[..., No
             lap = race["lap"] - console.game.lap_zero - before
             progress(completed=lap + race["checkpoint"] / race["checkpoint_num"])
 
-    try:
+    with explained(wanted, "write"):
         wanted.parent.mkdir(parents=True, exist_ok=True)
         with unused_file(wanted) as file, Mp4Writer(file, 30) as film:
             return file, time_laps(state, laps, shoot)
-    except OSError as error:
-        raise UserError(f"{wanted}: cannot write: {error.strerror or error}") from error

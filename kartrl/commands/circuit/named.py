@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import track
 
 from kartrl.errors import UserError
-from kartrl.files import unused_file
+from kartrl.files import explained, unused_file
 from kartrl.kart.circuits import library
 from kartrl.kart.circuits.format import OWN, title_of
 from kartrl.kart.game_files import BUNDLED, GAMES, circuits, core_file
@@ -59,13 +59,11 @@ def in_seconds(times: Iterable[float]) -> str:
 
 def save_new(wanted: Path, data: bytes) -> Path:
     """Write a file in its folder, which is created, without replacing any other; returns the file."""
-    try:
+    with explained(wanted, "write"):
         wanted.parent.mkdir(parents=True, exist_ok=True)
         with unused_file(wanted) as file:
             library.save(file, data)
             return file
-    except OSError as error:
-        raise UserError(f"{wanted}: cannot write: {error.strerror or error}") from error
 
 
 def with_progress(items: Iterable[str], title: str, total: int) -> Iterable[str]:

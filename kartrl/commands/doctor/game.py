@@ -3,6 +3,7 @@
 import hashlib
 import importlib.metadata
 import importlib.util
+from contextlib import closing
 from pathlib import Path
 
 from kartrl.commands.doctor.configured import Examined, State
@@ -35,16 +36,13 @@ def _drive_a_second() -> str:
     from kartrl.kart.game_files import BUNDLED, GAMES, circuits
 
     folder = GAMES / BUNDLED
-    console = KartConsole(folder, circuits(folder)[0])
-    try:
+    with closing(KartConsole(folder, circuits(folder)[0])) as console:
         console.step(console.buttons(["B"]), 60)
         if np.ptp(console.screen()) == 0 or console.race()["speed"] == 0:
             raise UserError(
                 "the emulator runs, but the bundled game does not: reinstall kartrl, or rebuild it with `make game`"
             )
         return console.game.title
-    finally:
-        console.close()
 
 
 def check_bundled_rom(examined: Examined) -> tuple[State, str]:

@@ -14,7 +14,7 @@ from kartrl.commands.shared.policy import find_policy, fitting
 from kartrl.commands.shared.progress import Progress
 from kartrl.driving.driver import Driver, open_driver
 from kartrl.errors import UserError
-from kartrl.files import output_file, unused_file
+from kartrl.files import ANOTHER, explained, output_file, unused_file
 from kartrl.kart.play.watching import WatchWindow, draw
 from kartrl.learning import checkpoint
 from kartrl.metrics.video import Mp4Writer
@@ -123,24 +123,22 @@ def _first_checkpoint(source: Source, window: Window) -> Path | None:
 def _film(show: Show, canvas: Canvas, wanted: Path, console: Console) -> None:
     """Record one round; after Ctrl-C, the video so far is kept."""
     every = max(1, round(show.rate / FILM_FPS))
-    try:
-        with (
-            unused_file(wanted) as video,
-            Mp4Writer(video, show.rate / every) as mp4,
-            Progress(console, None) as progress,
-        ):
-            try:
-                while show.rounds == 0:
-                    progress.tell(f"recording {show.title}, {mp4.frames * every / show.rate:.0f} s")
-                    with held():  # so that Ctrl-C does not cut a frame
-                        draw(canvas, show)
-                        mp4.add(canvas.pixels())
-                        for _ in range(every):
-                            show.tick()
-            except KeyboardInterrupt:
-                _say(console, "Interrupted; the video so far is kept")
-    except OSError as error:
-        raise UserError(f"{wanted}: cannot write ({error.strerror or error}); choose another file with -o") from error
+    with (
+        explained(wanted, "write", ANOTHER),
+        unused_file(wanted) as video,
+        Mp4Writer(video, show.rate / every) as mp4,
+        Progress(console, None) as progress,
+    ):
+        try:
+            while show.rounds == 0:
+                progress.tell(f"recording {show.title}, {mp4.frames * every / show.rate:.0f} s")
+                with held():  # so that Ctrl-C does not cut a frame
+                    draw(canvas, show)
+                    mp4.add(canvas.pixels())
+                    for _ in range(every):
+                        show.tick()
+        except KeyboardInterrupt:
+            _say(console, "Interrupted; the video so far is kept")
     _say(console, f"Video: {video}")
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kartrl.kart.block import MAX_COINS, SIDE, SIZE, TILE
-from kartrl.kart.circuits.appearance.looks import KINDS
+from kartrl.kart.circuits.appearance.kinds import KINDS
 from kartrl.kart.circuits.appearance.paint import TREE, Ground, Painter
 from kartrl.kart.circuits.appearance.surfaces import CODES, SURFACES, Effect
 from kartrl.kart.circuits.field import Field, field_of

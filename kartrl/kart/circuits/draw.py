@@ -1,6 +1,7 @@
 """Images of circuits: the map, the view from the kart, and a contact sheet."""
 
 from collections.abc import Sequence
+from contextlib import closing
 from typing import NamedTuple
 
 import cv2
@@ -13,10 +14,10 @@ from kartrl.kart.circuits.format import Circuit
 from kartrl.kart.circuits.line import line_of
 from kartrl.kart.circuits.states import start_state
 from kartrl.kart.console import KartConsole
+from kartrl.kart.game import VIEW_ROWS
 from kartrl.kart.game_files import BUNDLED, GAMES, must_isolate
 
 Picture = npt.NDArray[np.uint8]
-GROUND_ROWS = slice(8, 108)  # screen rows with sky and ground
 VIEW_WIDTH = 768  # pixels of the view beside a map
 DRIVEN = 40  # ticks to drive before the view is captured
 DARK, LIGHT = (16, 18, 24), (235, 238, 245)
@@ -34,16 +35,13 @@ class Shot(NamedTuple):
 def view(circuit: str | Block) -> Picture:
     """The screen shortly after the start of a bundled circuit, a start state or a block, uint8 [224, 256, 3]."""
     foreign = isinstance(circuit, str) and must_isolate(GAMES / BUNDLED, circuit)
-    console = KartConsole(GAMES / BUNDLED, isolated=foreign)
-    try:
+    with closing(KartConsole(GAMES / BUNDLED, isolated=foreign)) as console:
         if isinstance(circuit, Block):
             console.restore(start_state(console, circuit))
         else:
             console.load(circuit)
         console.step(console.buttons(["B"]), DRIVEN)
         return console.screen()
-    finally:
-        console.close()
 
 
 def mark_line(ground: Picture, circuit: Circuit) -> Picture:
@@ -79,7 +77,7 @@ def join_view(ground: Picture, screen: Picture | None) -> Picture:
 
 def sheet(shots: Sequence[Shot], columns: int = 5, side: int = 240) -> Picture:
     """Maps and views of many circuits with their names, uint8 [H, W, 3]."""
-    strip = side * (GROUND_ROWS.stop - GROUND_ROWS.start) // 256
+    strip = side * (VIEW_ROWS.stop - VIEW_ROWS.start) // 256
     step_x, step_y = side + 16, side + strip + 42
     rows = -(-len(shots) // columns)
     image = Image.new("RGB", (step_x * columns + 16, step_y * rows + 16), DARK)
@@ -90,7 +88,7 @@ def sheet(shots: Sequence[Shot], columns: int = 5, side: int = 240) -> Picture:
         draw.text((x, y - 4), shot.title.title(), LIGHT, large)
         draw.text((x + side, y - 2), shot.name, (140, 148, 164), small, anchor="ra")
         if shot.view is not None:
-            ground = cv2.resize(shot.view[GROUND_ROWS], (side, strip), interpolation=cv2.INTER_AREA)
+            ground = cv2.resize(shot.view[VIEW_ROWS], (side, strip), interpolation=cv2.INTER_AREA)
             image.paste(Image.fromarray(np.asarray(ground)), (x, y + 18))
         ground = cv2.resize(shot.ground, (side, side), interpolation=cv2.INTER_AREA)
         image.paste(Image.fromarray(np.asarray(ground)), (x, y + 18 + strip))

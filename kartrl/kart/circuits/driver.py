@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from contextlib import closing
 
 import numpy as np
 import numpy.typing as npt
@@ -98,13 +99,10 @@ def time_laps(circuit: str, laps: int, on_frame: OnFrame | None = None) -> LapTi
     Raises:
         UserError: there is no such start state, or its race is over.
     """
-    console = KartConsole(GAMES / BUNDLED, circuit, must_isolate(GAMES / BUNDLED, circuit), fast=True)
-    try:
+    with closing(KartConsole(GAMES / BUNDLED, circuit, must_isolate(GAMES / BUNDLED, circuit), fast=True)) as console:
         if console.game.laps_done(console.race()) >= console.game.laps:
             raise UserError(f"{circuit}: the race is over in this state; choose an earlier one")
         return _race(console, laps, on_frame)
-    finally:
-        console.close()
 
 
 def drive(console: KartConsole, laps: int) -> tuple[float, ...]:

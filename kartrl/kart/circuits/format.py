@@ -11,7 +11,7 @@ from pydantic_core import ErrorDetails
 
 from kartrl.config.wording import word
 from kartrl.errors import UserError
-from kartrl.files import read_text
+from kartrl.files import explained, read_text
 from kartrl.kart.block import SIZE, TITLE
 
 KIND = Literal["asphalt", "dirt", "planks", "castle", "mud", "beach", "ice", "rainbow"]
@@ -196,9 +196,8 @@ def read(path: Path) -> Circuit:
         UserError: the file cannot be read; or, as `CircuitError`, it is not a circuit.
     """
     try:
-        text = read_text(path)
-    except OSError as error:
-        raise UserError(f"{path}: cannot read this circuit ({error.strerror or error})") from error
+        with explained(path, "read this circuit"):
+            text = read_text(path)
     except UnicodeDecodeError as error:
         raise CircuitError(str(path), [f"cannot read: {error}"]) from error
     return parse(text, str(path))

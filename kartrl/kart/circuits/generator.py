@@ -5,7 +5,7 @@ import random
 from collections.abc import Callable
 
 from kartrl.errors import UserError
-from kartrl.kart.circuits.appearance.looks import KINDS
+from kartrl.kart.circuits.appearance.kinds import KINDS
 from kartrl.kart.circuits.checks import find_faults, find_road_faults
 from kartrl.kart.circuits.format import Circuit, Coins, Jump, Patch, Plate, Point, Rail
 from kartrl.kart.circuits.line import Line, line_of

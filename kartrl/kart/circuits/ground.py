@@ -7,8 +7,7 @@ import numpy.typing as npt
 
 from kartrl.kart.block import TILE, ZONES, Block, Coin
 from kartrl.kart.circuits.appearance import art
-from kartrl.kart.circuits.appearance.kinds import mini_colours, palette
-from kartrl.kart.circuits.appearance.looks import KINDS
+from kartrl.kart.circuits.appearance.kinds import KINDS, mini_colours, palette
 from kartrl.kart.circuits.appearance.paint import Ground, Painter
 from kartrl.kart.circuits.appearance.surfaces import CODES
 from kartrl.kart.circuits.field import field_of, nearest
@@ -35,7 +34,7 @@ def compile_block(circuit: Circuit) -> Block:
     image, surface = _with_coins(ground)
     tilemap, tiles, surfaces = reduce(number[image], surface, colours)
     tiles[0] = number[np.resize(kind.outside, (TILE, TILE))]
-    surfaces[0] = CODES["wall"] if kind.border else CODES[kind.grounds[-1][1]]
+    surfaces[0] = CODES["wall"] if kind.border else CODES[kind.grounds[-1].surface]
     sections = section_count(circuit, line)
     under = _under(number[ground.image], ground.coins, tiles, surfaces == CODES[kind.road], colours)
     return Block(

@@ -19,7 +19,7 @@ from pathlib import Path
 import platformdirs
 
 from kartrl.errors import UserError
-from kartrl.files import user_path, write_whole
+from kartrl.files import explained, user_path, write_whole
 from kartrl.kart.block import Block
 from kartrl.kart.circuits.checks import find_faults
 from kartrl.kart.circuits.format import Circuit, read, to_toml
@@ -27,7 +27,7 @@ from kartrl.kart.circuits.generator import random_circuit
 from kartrl.kart.circuits.ground import compile_block
 from kartrl.kart.circuits.states import make_state
 from kartrl.kart.game_files import BUNDLED, GAMES, build_id
-from kartrl.kart.levels import KINDS, random_name
+from kartrl.kart.levels import kind_of, random_name
 from kartrl.launch import is_kartrl
 from kartrl.metrics.video import png
 
@@ -70,17 +70,6 @@ def random_states(
     for name in run_tasks(build_random, [(number, which, str(place)) for number, which in missing]):
         progress(name)
     return files
-
-
-def kind_of(number: int, kind: str | None) -> str:
-    """The kind of a random circuit: the given one or, if None, each in turn by the seed.
-
-    Raises:
-        UserError: unknown kind.
-    """
-    if kind is not None and kind not in KINDS:
-        raise UserError(f"unknown kind of circuit {kind!r}; choose one of: {', '.join(KINDS)}")
-    return kind or KINDS[number % len(KINDS)]
 
 
 def build_random(task: Task) -> str:
@@ -149,11 +138,9 @@ def save(file: Path, data: bytes) -> None:
     Raises:
         UserError: the file cannot be written.
     """
-    try:
+    with explained(file, "write"):
         file.parent.mkdir(parents=True, exist_ok=True)
         write_whole(file, data)
-    except OSError as error:
-        raise UserError(f"{file}: cannot write: {error.strerror or error}") from error
 
 
 def run_tasks(work: Callable[[Task], str], tasks: Sequence[Task]) -> Iterator[str]:
@@ -173,10 +160,10 @@ def _runs_script() -> bool:
 
 
 @cache
-def _version() -> str:
-    """A hash of the code that the circuits depend on: this package and block.py."""
-    code, folder = 0, Path(__file__).parent
-    for file in (folder.with_name("block.py"), *sorted(folder.glob("*.py"))):
+def version(folder: Path = Path(__file__).parent) -> str:
+    """A hash of what generated circuits depend on: this package, its looks, and block.py beside it."""
+    code = 0
+    for file in (folder.with_name("block.py"), *sorted(folder.rglob("*.py")), *sorted(folder.rglob("looks/*.toml"))):
         code = zlib.crc32(file.read_bytes(), code)
     return f"{code:08x}"
 
@@ -208,4 +195,4 @@ def _cache() -> Path:
     """The folder for this build of the game and this version of the generator."""
     root = user_path(os.environ.get("KARTRL_CACHE") or platformdirs.user_cache_dir("kartrl"))
     build = build_id(GAMES / BUNDLED)
-    return root / "circuits" / f"{build:08x}-{_version()}"
+    return root / "circuits" / f"{build:08x}-{version()}"

@@ -1,12 +1,13 @@
 """Start states: the console's state with a circuit's block in its memory, before the first tick."""
 
+from contextlib import closing
+
 from kartrl.errors import UserError
 from kartrl.kart.block import BANK, Block
-from kartrl.kart.console import KartConsole
+from kartrl.kart.console import STANDING, KartConsole
 from kartrl.kart.game_files import BUNDLED, GAMES
 
 BOOT, SETTLE = 60, 60  # frames until the console has booted, until a selected circuit is loaded
-STANDING = 0x80  # value of `ticks` at which the game renders but does not advance
 FROM_MEMORY = 255  # value of `select`: use the block in memory
 
 
@@ -16,11 +17,8 @@ def make_state(block: Block) -> bytes:
     Raises:
         UserError: there is no emulator, or the game rejects the block.
     """
-    console = KartConsole(GAMES / BUNDLED)
-    try:
+    with closing(KartConsole(GAMES / BUNDLED)) as console:
         return start_state(console, block)
-    finally:
-        console.close()
 
 
 def start_state(console: KartConsole, block: Block) -> bytes:

@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from kartrl.errors import UserError
-from kartrl.files import unused_file
+from kartrl.files import ANOTHER, explained, unused_file
 from kartrl.kart.game import TICKS_PER_SECOND
 from kartrl.kart.play.stage import Stage
 from kartrl.metrics.video import Mp4Writer
@@ -17,12 +16,10 @@ def film(stage: Stage, output: Path) -> Path:
     """
     session = stage.first()
     assert session is not None, "a stage with a movie has a first session"
-    try:
-        with unused_file(output) as file, Mp4Writer(file, TICKS_PER_SECOND) as video:
+    with explained(output, "write", ANOTHER), unused_file(output) as file:
+        with Mp4Writer(file, TICKS_PER_SECOND) as video:
             video.add(session.console.picture())
             while not session.ended:
                 session.tick(0)
                 video.add(session.console.picture())
         return file
-    except OSError as error:
-        raise UserError(f"{output}: cannot write ({error.strerror or error}); choose another file with -o") from error

@@ -6,6 +6,7 @@ import pygame
 
 from kartrl.console.isolated_emulator import EmulatorLost
 from kartrl.errors import UserError
+from kartrl.kart.game import VIEW_ROWS
 from kartrl.kart.levels import circuit_name
 from kartrl.kart.play import views
 from kartrl.kart.play.session import Session
@@ -14,7 +15,6 @@ from kartrl.viewer.window import Window
 
 EASY = "MarioCircuit.Act1"  # default for beginners
 KEYS = (("up, down", "choose"), ("enter", "race"), ("F11", "full screen"), ("esc", "quit"))
-ROWS = slice(8, 108)  # screen rows with sky and ground
 STEPS = {
     pygame.K_UP: -1, pygame.K_DOWN: 1, pygame.K_PAGEUP: -5, pygame.K_PAGEDOWN: 5,
 }  # fmt: skip
@@ -96,7 +96,7 @@ class Menu:
             except UserError as error:
                 self._error = str(error)
             else:
-                self._pictures.append(self._stage.console.screen()[ROWS])
+                self._pictures.append(self._stage.console.screen()[VIEW_ROWS])
                 block = self._stage.console.block()
                 if block is not None:
                     self._pictures.append(block.image())

@@ -7,7 +7,7 @@ import pygame
 
 from kartrl.console.movie import Movie, write_movie
 from kartrl.errors import UserError
-from kartrl.files import unused_file
+from kartrl.files import explained, unused_file
 from kartrl.kart.play import views
 from kartrl.kart.play.question import Question
 from kartrl.kart.play.session import Session
@@ -45,11 +45,8 @@ class Shelf:
             write_movie(file, movie)
             return file
         wanted = self._output or Path(f"{name}.bk2")
-        try:
-            with unused_file(wanted) as new:
-                write_movie(new, movie)
-        except OSError as error:
-            raise UserError(f"{wanted}: cannot write ({error.strerror}); choose another folder") from error
+        with explained(wanted, "write", "choose another folder"), unused_file(wanted) as new:
+            write_movie(new, movie)
         self.add(new)
         return new
 

@@ -11,9 +11,19 @@ Art = npt.NDArray[np.uint8]
 CLEAR = ord(" ")
 
 
-def art(rows: str) -> Art:
+def rows(text: str) -> Art:
     """Parse rows separated by blanks; a dot is transparent."""
-    return np.array([[CLEAR if c == "." else ord(c) for c in row] for row in rows.split()], np.uint8)
+    return np.array([[CLEAR if c == "." else ord(c) for c in row] for row in text.split()], np.uint8)
+
+
+def turned(texture: Art) -> Art:
+    """Rows as columns."""
+    return texture.T.copy()
+
+
+def stretched(texture: Art, down: int, across: int) -> Art:
+    """Each pixel as several."""
+    return texture.repeat(down, 0).repeat(across, 1)
 
 
 def speckled(base: str, spots: str, size: int, seed: int) -> Art:
@@ -40,6 +50,15 @@ def checks(one: Art, other: Art, size: int) -> Art:
     """A checkerboard of two patterns, squares of `size` pixels."""
     a, b = (np.tile(part, (size // part.shape[0], size // part.shape[1])) for part in (one, other))
     return np.block([[a, b], [b, a]])
+
+
+def squares(shades: str, line: str) -> Art:
+    """Diagonal rows of squares of 16 pixels, each a shade, with lines at their upper and left edges."""
+    count = len(shades)
+    inks = np.array([[ord(shades[(i + j) % count]) for i in range(count)] for j in range(count)], np.uint8)
+    out = inks.repeat(16, 0).repeat(16, 1)
+    out[::16] = out[:, ::16] = ord(line)
+    return out
 
 
 def planks(shades: str, gap: str, knot: str) -> Art:

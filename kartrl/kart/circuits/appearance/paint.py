@@ -41,7 +41,7 @@ class Painter:
         # a coast varies, a road does not
         self._shore = field.edge + kind.wave * _noise(self._draw, SIDE, 8) * np.clip(field.edge / 16, 0, 1)
         self._surface = np.zeros((SIDE, SIDE), np.uint8)
-        for until, name in reversed(kind.grounds):
+        for name, until in reversed(kind.grounds):
             self._surface[self._shore < until] = CODES[name]
         self._paint_base()
         self._paint_pools(on_road=False)
@@ -126,10 +126,10 @@ class Painter:
         if kind.tree is not None:
             for x, y in circuit.trees:
                 self._paint_tree(x // TILE, y // TILE)
-            for _ in range(int(circuit.scenery * kind.trees)):
+            for _ in range(int(circuit.scenery * kind.tree.attempts)):
                 column, row = (2 + int(self._draw.random() * (SIDE - 7)) for _ in range(2))
                 box = (slice(row - 1, row + 4), slice(column - 1, column + 4))
-                standing = np.isin(self._surface[box], kind.tree_on)
+                standing = np.isin(self._surface[box], kind.tree.on)
                 if standing.all() and free[box].all() and not self._taken[box].any():
                     self._paint_tree(column, row)
         for flat, count, grounds in kind.flats:
@@ -146,7 +146,7 @@ class Painter:
         box = (slice(row, row + 3), slice(column, column + 3))
         self._surface[box] = CODES["wall"]
         self._taken[box] = True
-        self._stamp(self._kind.tree, column * TILE, row * TILE)
+        self._stamp(self._kind.tree.art, column * TILE, row * TILE)
 
     def _paint_pools(self, on_road: bool) -> None:
         for patch in self._circuit.patches:
