@@ -11,7 +11,7 @@ from kartrl.commands.shared.arguments import Parser
 from kartrl.config import read
 from kartrl.errors import UserError
 from kartrl.files import explained
-from kartrl.metrics.tables import Line, fitted
+from kartrl.metrics.tables import Line, fitted, say
 from kartrl.options import add_config, config_files
 
 OTHERS = "best.pt and the last checkpoint stay, and so does a run that is training"
@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
     found = {folder: files for folder in folders if not is_training(folder) and (files := left_behind(folder))}
     if not found:
         where = ", ".join(options.runs) or f"runs in {logs} (KARTRL_LOGS=FOLDER: elsewhere)"
-        console.print(f"Nothing to remove: {where}", highlight=False, markup=False, soft_wrap=True)
+        say(console, f"Nothing to remove: {where}")
         return 0
     lines = [Line(str(folder), [_told(files, ".pt"), _told(files, "")]) for folder, files in found.items()]
     console.print(fitted("run", ["old checkpoints", "replay of the ended run"], [lines], console.width, HEAVY_HEAD))
@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
         try:
             folder = RunFolder(path)
         except UserError as error:  # it trains again, or is not ours to write to
-            console.print(f"{error}; left as it is", highlight=False, markup=False, soft_wrap=True)
+            say(console, f"{error}; left as it is")
             continue
         try:
             with explained(path, "remove"):
@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
                     file.unlink(missing_ok=True)
         finally:
             folder.release()
-        console.print(f"Removed from {path}", highlight=False, markup=False, soft_wrap=True)
+        say(console, f"Removed from {path}")
     return 0
 
 

@@ -17,6 +17,7 @@ from kartrl.commands.shared.arguments import Parser
 from kartrl.commands.shared.results import add_formats, console_for, print_results
 from kartrl.errors import UserError
 from kartrl.files import explained, unused_file, user_path, whole_file, write_whole
+from kartrl.metrics.tables import say
 
 if TYPE_CHECKING:
     from kartrl.comparison.report import Comparison
@@ -139,7 +140,7 @@ def compare_experiment(file: Path, question: Question, table: Path | None, conso
     unread: list[UserError] = []
 
     def leave_out(reason: object) -> None:
-        console.print(f"Left out: {reason}", style="red", highlight=False, markup=False, soft_wrap=True)
+        say(console, f"Left out: {reason}", "red")
 
     for cell in cells:
         if cell not in failed:
@@ -178,7 +179,7 @@ def _record(
         from kartrl.comparison.record import write_records
 
         for file in write_records(comparison, *question.record, options):
-            console.print(f"Recorded in {file}", highlight=False, markup=False, soft_wrap=True)
+            say(console, f"Recorded in {file}")
 
 
 def _tell(
@@ -189,7 +190,7 @@ def _tell(
     from kartrl.comparison.report import as_json, as_rows, markdown
 
     text = markdown(comparison)
-    console.print(text, highlight=False, markup=False, soft_wrap=True)
+    say(console, text)
     question.tell(as_rows(comparison), **as_json(comparison))
     if table is None:
         return
@@ -199,4 +200,4 @@ def _tell(
         write_whole(file, f"{text}\n![The same runs]({picture.name})\n".encode())
         with whole_file(picture) as temporary:
             draw(comparison, temporary)
-    console.print(f"Written to {file} and {picture}", highlight=False, markup=False, soft_wrap=True)
+    say(console, f"Written to {file} and {picture}")

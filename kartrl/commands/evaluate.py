@@ -22,7 +22,7 @@ from kartrl.envs.world import Env, World
 from kartrl.errors import UserError
 from kartrl.files import output_file, unused_file, user_path, write_whole
 from kartrl.hardware.machine import cores
-from kartrl.metrics.tables import Line, fitted
+from kartrl.metrics.tables import Line, fitted, say
 from kartrl.options import positive
 from kartrl.processes.spawn import start_method
 
@@ -73,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
         if file is not None and found:
             with unused_file(file) as unused:
                 write_whole(unused, csv_text(rows).encode())
-            console.print(f"Wrote {unused}", highlight=False, markup=False, soft_wrap=True)
+            say(console, f"Wrote {unused}")
         if found:
             print_results(options, rows, checkpoints=found)
     return 0
@@ -150,11 +150,11 @@ def evaluate(
 
 
 def _print(results: Sequence[Result], title: str, world: World, console: Console) -> None:
-    console.print(title, highlight=False, markup=False, soft_wrap=True)
+    say(console, title)
     if results:
         console.print(_table(results, world, console.width))
     if text := told_limit([episode for result in results for episode in result.episodes], world):
-        console.print(text, highlight=False, soft_wrap=True)
+        say(console, text)
 
 
 def told_limit(episodes: Sequence[Episode], world: World) -> str:

@@ -29,6 +29,7 @@ from kartrl.files import check_replaceable, explained, output_file, safe_name, u
 from kartrl.hardware.machine import describe_machine
 from kartrl.kart.game_files import BUNDLED, build_id, game_folder
 from kartrl.kart.world import KartWorld
+from kartrl.metrics.tables import say
 from kartrl.options import whole_number
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def export(
     card = output.with_suffix(".md")
     write_whole(card, describe(output.name, given, half, results, world).encode())
     size = output.stat().st_size / 1e6
-    console.print(f"Weights: {output} ({size:.2f} MB)\nCard: {card}", highlight=False, markup=False, soft_wrap=True)
+    say(console, f"Weights: {output} ({size:.2f} MB)\nCard: {card}")
 
 
 def export_folder(
@@ -171,7 +172,7 @@ def export_folder(
                     (work / file).replace(output / file)
                 else:  # of an earlier export
                     (output / file).unlink(missing_ok=True)
-    console.print(f"Policy: {output}", highlight=False, markup=False, soft_wrap=True)
+    say(console, f"Policy: {output}")
 
 
 def _save_driven(
@@ -228,7 +229,7 @@ def _film(work: Path, levels: Sequence[str], console: Console) -> None:
             first = driver.levels[:1]
         record(first, work / WEIGHTS, work / "replay.mp4", 1, True, "cpu", quiet)
     except UserError as error:
-        console.print(f"No film: {error}", highlight=False, markup=False, soft_wrap=True)
+        say(console, f"No film: {error}")
 
 
 def _own_licence() -> str:
@@ -267,13 +268,11 @@ def export_onnx(path: Path, output: Path, levels: Sequence[str], console: Consol
         write_whole(output, data)
         write_whole(card, f"{json.dumps(about, indent=1)}\n".encode())
     equal = about["equality"]
-    console.print(
+    say(
+        console,
         f"ONNX: {output} ({len(data) / 1e6:.2f} MB), as the policy on {equal['observations']:,} observations: numbers "
         f"within {equal['policy_max_difference']:.1g}, {equal['equal_greedy_actions']:.1%} of greedy actions equal\n"
         f"Card: {card}",
-        highlight=False,
-        markup=False,
-        soft_wrap=True,
     )
 
 

@@ -19,7 +19,7 @@ from kartrl.config.worlds import WORLDS
 from kartrl.errors import UserError
 from kartrl.files import read_text
 from kartrl.metrics import scalars_csv
-from kartrl.metrics.tables import Line, fitted
+from kartrl.metrics.tables import Line, fitted, say
 from kartrl.options import add_config, config_files
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
     else:
         where = f" in {logs} (KARTRL_LOGS=FOLDER: elsewhere)" if options.what == "runs" else ""
         matching = "" if options.glob == "*" else f" match {options.glob}"
-        console.print(f"No {options.what}{matching}{where}", highlight=False, markup=False, soft_wrap=True)
+        say(console, f"No {options.what}{matching}{where}")
     return 0
 
 

@@ -23,7 +23,7 @@ from kartrl.commands.shared.progress import Progress
 from kartrl.envs.episode import Drive
 from kartrl.envs.worlds import CONSOLE_FPS
 from kartrl.files import ANOTHER, explained, output_file, safe_name, unused_file, user_path
-from kartrl.metrics.tables import Line, fitted
+from kartrl.metrics.tables import Line, fitted, say
 from kartrl.metrics.video import Mp4Writer, png
 from kartrl.options import positive
 
@@ -108,9 +108,9 @@ def record(
         lines = [Line(number, cells, level=False) for number, *cells in rows]
         console.print(fitted(first, headings, [lines], console.width, HEAVY_HEAD))
         if text := told_limit(recorded, world):
-            console.print(text, highlight=False, soft_wrap=True)
+            say(console, text)
     more = "" if drawn is None else f"\n{world.picture_word.capitalize()}: {video.with_suffix('.png')}"
-    console.print(f"Video: {video}{more}", highlight=False, soft_wrap=True)
+    say(console, f"Video: {video}{more}")
     return video
 
 

@@ -13,6 +13,7 @@ from kartrl.commands.shared.arguments import Parser, add_levels, add_max_steps
 from kartrl.commands.shared.progress import Progress
 from kartrl.errors import UserError
 from kartrl.files import check_replaceable, explained, output_file, safe_name, user_path, write_whole
+from kartrl.metrics.tables import say
 from kartrl.options import whole_number
 
 
@@ -71,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
     page = make_page(runs, shown)
     with explained(f"-o {file}", "write"):
         write_whole(file, page)
-    console.print(f"Report: {file} ({len(page) / 1e6:.1f} MB)", highlight=False, markup=False, soft_wrap=True)
+    say(console, f"Report: {file} ({len(page) / 1e6:.1f} MB)")
     return 0
 
 
@@ -82,5 +83,5 @@ def _newest(console: Console) -> Path:
     logs = Run().logs_folder
     if not (found := newest_first(logs)):
         raise UserError(f"which run? {logs} has none with a checkpoint; name one, or KARTRL_LOGS=FOLDER")
-    console.print(f"Run: {found[0]}, the newest (report RUN: another)", highlight=False, markup=False, soft_wrap=True)
+    say(console, f"Run: {found[0]}, the newest (report RUN: another)")
     return found[0]

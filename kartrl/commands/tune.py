@@ -10,6 +10,7 @@ from kartrl.config import read
 from kartrl.errors import UserError
 from kartrl.files import safe_name, shown
 from kartrl.launch import typed
+from kartrl.metrics.tables import say
 from kartrl.options import add_config, config_files, positive, whole_number
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ def run(options: argparse.Namespace) -> int:
     except ImportError as error:
         raise UserError("tune needs Optuna: pip install 'kartrl[tune]'") from error
 
-    from kartrl.comparison.experiment import resumable, say
+    from kartrl.comparison.experiment import resumable
     from kartrl.tuning.report import Result
     from kartrl.tuning.slots import make_slots
     from kartrl.tuning.storage import Store

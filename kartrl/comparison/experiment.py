@@ -26,6 +26,7 @@ from kartrl.config.wording import word
 from kartrl.errors import RunFailed, UserError
 from kartrl.files import explained, read_text, user_path, write_whole
 from kartrl.launch import config_options
+from kartrl.metrics.tables import say
 
 SPEED_SECONDS = 3600.0  # of the past that the time left is estimated from: trainings report rarely, and take long
 
@@ -213,8 +214,3 @@ def _check(cell: Cell) -> None:
             f"{cell.folder}: was started with another configuration; remove it and {file}, or choose another folder "
             "for the experiment"
         )
-
-
-def say(console: Console, text: str, style: str = "") -> None:
-    """Print a line, however long."""
-    console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)

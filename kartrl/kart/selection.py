@@ -24,6 +24,7 @@ from kartrl.kart.levels import (
     numbers_of,
 )
 from kartrl.kart.settings import sections_of
+from kartrl.metrics.tables import say
 
 
 def with_circuits(config: Config, console: Console | None = None) -> Config:
@@ -189,7 +190,7 @@ class _Building:
     def _announce(self, key: str, count: int) -> None:
         if self._console is not None:
             what = f"Building {count} circuit{'s' * (count > 1)}, {key}: about a second each, once"
-            self._console.print(what, highlight=False, markup=False, soft_wrap=True)
+            say(self._console, what)
 
     def _check_game(self, key: str) -> None:
         if not self.for_bundled:

@@ -1,11 +1,17 @@
-"""Tables that fit the terminal: first a common prefix of the names is removed, then columns; never a name."""
+"""Lines and tables in the terminal; a table is made to fit, and keeps all of its names."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from rich.box import Box
 from rich.cells import cell_len
+from rich.console import Console
 from rich.table import Table
+
+
+def say(console: Console, text: object, style: str = "") -> None:
+    """Print text as it is: in one line, however long, and nothing in it is markup."""
+    console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
 
 
 class Line(NamedTuple):

@@ -15,9 +15,10 @@ from optuna.trial import FrozenTrial, TrialState
 from rich.console import Console
 from rich.progress import Progress, TaskID
 
-from kartrl.comparison.experiment import make_progress, say
+from kartrl.comparison.experiment import make_progress
 from kartrl.comparison.training import LOOK_SECONDS
 from kartrl.errors import RunFailed, UserError
+from kartrl.metrics.tables import say
 from kartrl.tuning.job import REASON, Job
 from kartrl.tuning.plan import Plan
 from kartrl.tuning.search import make_pruner, make_sampler

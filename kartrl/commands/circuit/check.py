@@ -17,6 +17,7 @@ from kartrl.kart.circuits.ground import compile_block
 from kartrl.kart.circuits.line import line_of
 from kartrl.kart.circuits.states import start_state
 from kartrl.kart.console import KartConsole
+from kartrl.metrics.tables import say
 
 
 def run(options: argparse.Namespace) -> int:
@@ -26,9 +27,9 @@ def run(options: argparse.Namespace) -> int:
     for named, file in files.items():
         faults, praise = _examine(file, options.drive)
         for fault in faults:
-            terminal.print(f"{named}: {fault}", style="red", markup=False, soft_wrap=True)
+            say(terminal, f"{named}: {fault}", "red")
         if not faults:
-            terminal.print(f"{named}: {praise}", markup=False, soft_wrap=True)
+            say(terminal, f"{named}: {praise}")
         wrong += bool(faults)
     return 1 if wrong else 0
 

@@ -10,6 +10,7 @@ from kartrl.config import Config, Run
 from kartrl.config.worlds import settings_of
 from kartrl.errors import UserError
 from kartrl.launch import typed
+from kartrl.metrics.tables import say
 
 SHIPPED = Path(kart.__file__).parent / "weights" / "kart.pt"
 """The bundled policy for the bundled game; its card is beside it. `kartrl export` makes both."""
@@ -65,5 +66,5 @@ def find_default(fits: Fits, bundled: bool, console: Console, what: str = "Polic
     if path is None and bundled and SHIPPED.is_file():
         path, origin = SHIPPED, "which comes with kartrl"
     if path is not None:
-        console.print(f"{what}: {path}, {origin} ({OTHER})", highlight=False, markup=False, soft_wrap=True)
+        say(console, f"{what}: {path}, {origin} ({OTHER})")
     return path

@@ -11,6 +11,7 @@ from rich.console import Console
 from kartrl.commands.shared.policy import find_policy, fitting
 from kartrl.driving.driver import open_driver
 from kartrl.errors import UserError
+from kartrl.metrics import tables
 from kartrl.run.folders import find_checkpoint, find_runs, find_training, names_policy
 from kartrl.run.run_folder import is_training
 from kartrl.web.choices import Choices
@@ -44,7 +45,7 @@ def page(
     Raises:
         UserError: a policy, a level or the device is missing, the environment does not render, or the port is taken.
     """
-    say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
+    say = partial(tables.say, console)
     named = [one for name in names for one in _sources(name)]
     opened = partial(open_driver, levels=levels, device=device, render=True, console=console, overrides=overrides)
     with contextlib.closing(PageServer(host, port)) as server:

@@ -17,6 +17,7 @@ from kartrl.errors import UserError
 from kartrl.files import ANOTHER, explained, output_file, unused_file
 from kartrl.kart.play.watching import WatchWindow, draw
 from kartrl.learning import checkpoint
+from kartrl.metrics.tables import say
 from kartrl.metrics.video import Mp4Writer
 from kartrl.processes.interrupts import held
 from kartrl.run.folders import find_checkpoint, find_run, find_training, is_training, names_policy
@@ -68,11 +69,11 @@ def watch(
         return
     video = output_file(output, "watch", ".mp4")
     if output is None:
-        _say(console, "No display: recording a video instead (-o FILE.mp4 chooses where)")
+        say(console, "No display: recording a video instead (-o FILE.mp4 chooses where)")
     if source.path is None:
         raise UserError(f"{source.follow}: no checkpoint to record yet; wait for the first one")
     with contextlib.closing(Canvas()) as canvas, opened(source.path, max_steps=max_steps) as driver:
-        show = Show(driver, source.path, source.follow, greedy, seconds, partial(_say, console))
+        show = Show(driver, source.path, source.follow, greedy, seconds, partial(say, console))
         _film(show, canvas, video, console)
 
 
@@ -85,7 +86,7 @@ def _find(name: str | None, levels: Sequence[str], waits: bool, console: Console
     if name is None and (training := find_training(fitting(bool(levels)))) is not None:
         newest = checkpoint.newest(training)
         if waits or newest is not None:
-            _say(console, f"Following {training}, which is training (watch RUN: another)")
+            say(console, f"Following {training}, which is training (watch RUN: another)")
             return Source(newest, training)
     if name is None or names_policy(name):
         return Source(find_policy(name, bool(levels), console, "watch"), None)
@@ -102,7 +103,7 @@ def _show(source: Source, opened: Opened, seconds: float, greedy: bool, console:
             return
         window.wait("loading the policy ...")
         with opened(path) as driver:
-            show = Show(driver, path, source.follow, greedy, seconds, partial(_say, console))
+            show = Show(driver, path, source.follow, greedy, seconds, partial(say, console))
             keep_going(WatchWindow(show, window), show.rate)
 
 
@@ -138,9 +139,5 @@ def _film(show: Show, canvas: Canvas, wanted: Path, console: Console) -> None:
                     for _ in range(every):
                         show.tick()
         except KeyboardInterrupt:
-            _say(console, "Interrupted; the video so far is kept")
-    _say(console, f"Video: {video}")
-
-
-def _say(console: Console, text: str) -> None:
-    console.print(text, highlight=False, markup=False, soft_wrap=True)
+            say(console, "Interrupted; the video so far is kept")
+    say(console, f"Video: {video}")

@@ -14,7 +14,7 @@ from filelock import FileLock, Timeout
 from rich.console import Console
 
 from kartrl import config
-from kartrl.comparison.experiment import Cell, resumable, say, train_all
+from kartrl.comparison.experiment import Cell, resumable, train_all
 from kartrl.errors import UserError
 from kartrl.kart.game_files import core_file
 from kartrl.kart.generalisation.driving import GAME, measure, reference_laps
@@ -23,6 +23,7 @@ from kartrl.kart.generalisation.report import report
 from kartrl.kart.generalisation.splits import QUICK, SEEN, SPLITS, Split, chosen
 from kartrl.kart.selection import circuits_of
 from kartrl.learning import checkpoint
+from kartrl.metrics.tables import say
 
 SIZES, QUICK_SIZES = (2, 400_000, 2), (1, 60_000, 1)  # seeds, agent steps per run, episodes per circuit
 
