@@ -10,7 +10,6 @@ from kartrl.options import positive
 
 
 def add_arguments(parser: Parser) -> None:
-    """Add the arguments of `kartrl benchmark`."""
     parser.runs(run, "benchmark generalisation --quick", "benchmark generalisation --splits within,random -o results/")
     parser.add_argument("what", choices=("generalisation",), help="the benchmark that docs/generalisation.md describes")
     parser.add_argument("--quick", action="store_true", help="a few minutes instead of three hours, to test the setup")

@@ -18,7 +18,6 @@ OTHERS = "best.pt and the last checkpoint stay, and so does a run that is traini
 
 
 def add_arguments(parser: Parser) -> None:
-    """Add the arguments of `kartrl clean`."""
     parser.runs(run, "clean", "clean my-run --yes", "clean -c mine.cfg")
     parser.add_argument("runs", nargs="*", metavar="RUN", help=f"names or folders of runs (default: all); {OTHERS}")
     add_config(parser)

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: Parser) -> None:
-    """Add the arguments of `kartrl compare`."""
     parser.runs(
         run,
         "compare ppo-1 ppo-2 appo-1 appo-2 -o ppo-or-appo.png",

@@ -16,7 +16,6 @@ WIDTH = 100  # characters of an explanation
 
 
 def add_arguments(parser: Parser) -> None:
-    """Add the arguments of `kartrl config`."""
     parser.runs(
         run,
         "config",
@@ -84,7 +83,6 @@ def _explain(config: Config, options: argparse.Namespace, files: list[str]) -> N
 
 
 def _other(run: str) -> Config:
-    """The defaults, or the configuration of a run."""
     if not run:
         return Config()
     from kartrl.run.folders import config_of, find_run  # loads torch

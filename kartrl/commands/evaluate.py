@@ -31,7 +31,6 @@ USES = {"train": "", "test": " (unseen)", "none": " (other)"}  # suffixes of the
 
 
 def add_arguments(parser: Parser) -> None:
-    """Add the arguments of `kartrl evaluate`."""
     parser.runs(
         run,
         "evaluate my-run logs/my-run/best.pt",

@@ -41,7 +41,6 @@ OWN = ("logs", "name", "init", "init_optimizer")  # keys of [run] that concern t
 
 
 def add_arguments(parser: Parser) -> None:
-    """Add the arguments of `kartrl export`."""
     parser.runs(
         run, "export my-run -o my-policy", "export my-run -o my-kart.pt --half", "export my-run --onnx -o my-kart.onnx"
     )

@@ -9,7 +9,6 @@ from kartrl.kart import cartridge
 
 
 def add_arguments(parser: Parser) -> None:
-    """Add the arguments of `kartrl import-rom`."""
     parser.runs(
         run, "import-rom my-roms/", "import-rom game.zip other.md", "import-rom my-dump.sfc --states my-states/"
     )

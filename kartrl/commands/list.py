@@ -32,7 +32,6 @@ Row = dict[str, Any]  # heading -> value; the first one is the name
 
 
 def add_arguments(parser: Parser) -> None:
-    """Add the arguments of `kartrl list`."""
     parser.runs(
         run,
         "list",

@@ -27,7 +27,6 @@ RETRO = "retro/"
 
 
 def add_arguments(parser: Parser) -> None:
-    """Add the arguments of `kartrl play`."""
     parser.runs(
         run,
         "play -l RainbowRoad.Act1",

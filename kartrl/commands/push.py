@@ -7,7 +7,6 @@ from kartrl.files import user_path
 
 
 def add_arguments(parser: Parser) -> None:
-    """Add the arguments of `kartrl push`."""
     parser.runs(run, "push my-policy hf://USER/NAME", "push my-policy hf://USER/NAME@next --private")
     parser.add_argument("folder", metavar="FOLDER", type=user_path, help="what `kartrl export -o FOLDER` has written")
     parser.add_argument("address", metavar="hf://USER/NAME[@BRANCH]", help="where to, made if it is missing")

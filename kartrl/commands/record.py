@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: Parser) -> None:
-    """Add the arguments of `kartrl record`."""
     parser.runs(
         run,
         "record my-run -l MarioCircuit.Act4",

@@ -18,7 +18,6 @@ from kartrl.options import whole_number
 
 
 def add_arguments(parser: Parser) -> None:
-    """Add the arguments of `kartrl report`."""
     parser.runs(
         run,
         "report",

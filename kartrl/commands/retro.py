@@ -8,7 +8,6 @@ from kartrl.files import shown, user_path
 
 
 def add_arguments(parser: Parser) -> None:
-    """Add the arguments of `kartrl retro`."""
     parser.show("retro new rapids game.nes")
     actions = parser.add_subparsers(required=True, metavar="ACTION")
     text = "make a folder with a ROM and commented files: where its variables are, reward, end and actions"

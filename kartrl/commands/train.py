@@ -17,7 +17,6 @@ from kartrl.run import training as run_training
 
 
 def add_arguments(parser: Parser) -> None:
-    """Add the arguments of `kartrl train`."""
     parser.runs(
         run,
         "train",

@@ -22,7 +22,6 @@ SHOWN = 10  # trials in the table that is printed
 
 
 def add_arguments(parser: Parser) -> None:
-    """Add the arguments of `kartrl tune`."""
     parser.runs(
         run,
         "tune -c cartpole --minutes 0.5 --search 'optimizer.learning_rate=linear log:1e-4:1e-2 1e-5' appo.epochs=1..8",

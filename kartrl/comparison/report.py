@@ -41,7 +41,6 @@ class Comparison(NamedTuple):
 
     @property
     def tasks(self) -> list[str]:
-        """The tasks, in order."""
         return list(self.budgets)
 
     def scaled(self) -> dict[str, list[np.ndarray]]:
@@ -287,6 +286,5 @@ def _moments(moments: Sequence[Moment | None]) -> str:
 
 
 def markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table in Markdown."""
     lines = [headings, ["---"] * len(headings), *rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)

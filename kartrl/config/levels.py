@@ -67,7 +67,6 @@ class NamedLevels(LevelSyntax):
         return [key] if key in self.defaults else fnmatch.filter(self.defaults, key)
 
     def mistake(self, key: str, in_file: bool = True) -> str | None:
-        """See `LevelSyntax`."""
         if self.expand(key):
             return None
         if any(letter in key for letter in "*?["):

@@ -91,7 +91,6 @@ class Run(Section):
 
     @property
     def logs_folder(self) -> Path:
-        """The folder of the runs."""
         return user_path(os.environ.get("KARTRL_LOGS") or "logs") if self.logs == "auto" else Path(self.logs)
 
     @model_validator(mode="after")

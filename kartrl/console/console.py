@@ -126,11 +126,9 @@ class Console:
         self._memory.write(self.opened().memory, name, value)
 
     def read(self, address: int, size: int) -> bytes:
-        """Read bytes of the console's memory."""
         return bytes(self._view(address, size))
 
     def write(self, address: int, data: bytes) -> None:
-        """Write bytes to the console's memory."""
         self._view(address, len(data))[:] = data
 
     def _view(self, address: int, size: int) -> memoryview:

@@ -63,7 +63,6 @@ class GenesisShortcuts:
         return self._background.value in self._drawing
 
     def prepare(self, pressed: int, rows: int) -> None:
-        """See `Shortcuts`."""
         self._pads[0] = pressed & 0xFFFF
         for player in range(1, PLAYERS):
             self._pads[player] = pressed >> 16 * player & 0xFFFF
@@ -71,7 +70,6 @@ class GenesisShortcuts:
             self._shown, self._background.value = self._background.value, self._hidden
 
     def finish(self) -> None:
-        """See `Shortcuts`."""
         if self._background.value == self._hidden:  # else the game has changed the mode meanwhile
             self._background.value = self._shown
 

@@ -97,7 +97,6 @@ class Frame(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Size in bytes."""
         return self.height * self.pitch
 
     def pixels(self, memory: Any) -> Image:

@@ -74,7 +74,6 @@ class WorldLevels:
         return len(self.levels(use))
 
     def all_levels(self) -> tuple[str, ...]:
-        """All levels of a run."""
         return self.levels("train") + self.levels("test")
 
     def level_keys(self) -> list[str]:

@@ -69,7 +69,6 @@ class GymnasiumWorld(World):
 
     @property
     def usual_view(self) -> View | None:
-        """See `World`."""
         from kartrl.envs.registered import atari_spec
         from kartrl.envs.wrappers.atari import USUAL
 
@@ -77,7 +76,6 @@ class GymnasiumWorld(World):
 
     @property
     def usual_rewards(self) -> str:
-        """See `World`."""
         return "none" if self.usual_view is None else "clip"
 
     def has_effect(self, key: str, images: bool) -> bool:

@@ -69,7 +69,6 @@ class HogwildBoard:
     # As `agent_supervisor.Board`
 
     def signs(self, agent: int) -> int:
-        """See `Board`."""
         return int(self.moves[agent] + self.calls[agent])
 
     def may_move(self, agent: int) -> bool:

@@ -193,7 +193,6 @@ class KartConsole(Console):
         super().set_value(name, value)
 
     def restore(self, state: bytes) -> None:
-        """See `Console`."""
         super().restore(state)
         self.ticks = self._dark = self._at_once = None
         self._commanded = False

@@ -226,7 +226,6 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
         return self._opened().race()
 
     def close(self) -> None:
-        """Free the emulator."""
         if self.console is not None:
             self.console.close()
             self.console = None

@@ -70,15 +70,12 @@ class CircuitSyntax(LevelSyntax):
     defaults: ClassVar[Mapping[str, Use]] = {name: LEVELS.get(name, "none") for name in CIRCUITS} | LEVELS
 
     def mistake(self, key: str, in_file: bool = True) -> str | None:
-        """See `LevelSyntax`."""
         return mistake(key, in_file)
 
     def is_path(self, key: str) -> bool:
-        """See `LevelSyntax`."""
         return is_path(key)
 
     def complete(self, uses: dict[str, Any]) -> dict[str, Any]:
-        """See `LevelSyntax`."""
         result: dict[str, Any] = {}
         for key, use in super().complete(uses).items():
             if key == "*":

@@ -42,7 +42,6 @@ class RaceWorld(World):
 
     @property
     def kart(self) -> Kart:
-        """The section [kart]."""
         return sections_of(self.config).kart
 
     def make_episode(self, info: dict[str, Any], finished: bool, use: str = "train") -> Episode:

@@ -54,11 +54,9 @@ class KartWorld(RaceWorld):
 
     @property
     def independent(self) -> bool:
-        """See `World`."""
         return self.config.environment.wrapper == "none"
 
     def make_env(self, levels: Sequence[str], training: bool, render: bool) -> Env:
-        """See `World.open_env`."""
         from kartrl.kart.env import make_kart
 
         levels = tuple(levels) or self.levels("train")
@@ -89,7 +87,6 @@ class KartWorld(RaceWorld):
 
     @property
     def usual_view(self) -> View:
-        """See `World`."""
         return USUAL
 
     def has_effect(self, key: str, images: bool) -> bool:
@@ -122,7 +119,6 @@ class KartWorld(RaceWorld):
         return with_circuits(self.config, console)
 
     def prepare_one(self) -> Config:
-        """See `World`."""
         from kartrl.kart.selection import with_one_circuit
 
         return with_one_circuit(self.config)
@@ -144,7 +140,6 @@ class KartWorld(RaceWorld):
         return {name: file for name, file in super().own_files().items() if not is_generated(name)}
 
     def level_keys(self) -> list[str]:
-        """See `World`."""
         return single_keys(self.config.levels)
 
     def count_levels(self, use: str) -> int:
@@ -157,7 +152,6 @@ class KartWorld(RaceWorld):
         return super().openable(own)
 
     def impersonal(self) -> Config:
-        """See `World`."""
         from kartrl.kart.game_files import resolve_game
 
         kart = self.kart.model_copy(update={"game": resolve_game(self.kart.game)})

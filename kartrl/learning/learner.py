@@ -280,7 +280,6 @@ class Learner:
         return LearnerState(*map(_copied, states))
 
     def load_state(self, state: LearnerState) -> None:
-        """Restore a `state`."""
         self.network.load_state_dict(state.network)
         set_state(self.optimizer, state.optimizer)
         self.algorithm.load_state_dict(state.algorithm)

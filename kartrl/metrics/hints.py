@@ -46,7 +46,6 @@ class Trend:
         self.risen = False
 
     def add_entropy(self, entropy: float) -> None:
-        """Add the entropy of an update."""
         self._entropies.append(entropy)
 
     def add(self, agent_steps: int, number: int, mean: float) -> None:

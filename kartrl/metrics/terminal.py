@@ -103,7 +103,6 @@ class Display:
             self._live.stop()
 
     def add(self, record: EpisodeRecord) -> None:
-        """Add an episode."""
         episode = record.episode
         place = episode.use, episode.level
         if place not in self._tallies:

@@ -40,7 +40,6 @@ class Portable(nn.Module):
                 trunk.encoder = EachPart(trunk.encoder.parts)
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
-        """See the class."""
         given = list(inputs)
         mask = given.pop() if self.masked else None
         size, batch = self.network.state_size, given[0].shape[0]
@@ -54,7 +53,6 @@ class Portable(nn.Module):
         return (action, policy, value, after) if size else (action, policy, value)
 
     def _restriction(self, mask: Tensor) -> Tensor:
-        """See `kartrl.envs.masks`."""
         rows, begin = [], 0
         for part in self.spec.parts:
             if isinstance(part, Continuous):
@@ -69,7 +67,6 @@ class Portable(nn.Module):
         return torch.cat(rows, 1)
 
     def _taken(self, action: Tensor) -> Tensor:
-        """See `ActionSpec.taken`."""
         if self.spec.choices:
             return action[:, 0].to(torch.int64)
         parts = action.split([part.columns for part in self.spec.parts], 1)

@@ -90,7 +90,6 @@ class ChildProcess:
         return None
 
     def terminate(self) -> None:
-        """Send it SIGTERM."""
         self._send(signal.SIGTERM)
 
     def kill(self) -> None:

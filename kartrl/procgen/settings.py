@@ -24,7 +24,6 @@ class RangeSyntax(LevelSyntax):
     defaults: ClassVar[Mapping[str, Use]] = {"0-199": "train", ALL: "test"}
 
     def mistake(self, key: str, in_file: bool = True) -> str | None:
-        """See `LevelSyntax`."""
         match = _RANGE.fullmatch(key)
         if key == ALL or (match and int(match[1]) <= int(match[2]) < LEVELS):
             return None

@@ -100,7 +100,6 @@ class ProcgenEnv(gymnasium.Env[np.ndarray, Any]):
         return COMBINATIONS.split()
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """See Gymnasium."""
         observation, reward, terminated, truncated, info = self._pools[self._drawn].step(np.array([action], np.int32))
         return self._look(observation), float(reward[0]), bool(terminated[0]), bool(truncated[0]), self._info(info)
 
@@ -127,7 +126,6 @@ class ProcgenWorld(GymnasiumWorld):
     """Ranges of Procgen's levels are levels; see `RangeSyntax`."""
 
     def make_env(self, levels: Sequence[str], training: bool, render: bool) -> Env:
-        """See `World.open_env`."""
         section = self.config.environment
         kwargs = {**section.kwargs, "levels": tuple(levels) or self.levels("train")}
         return make_registered(section.model_copy(update={"kwargs": kwargs}), render)

@@ -128,7 +128,6 @@ class ReplayFolder:
         self._pieces = {}
 
     def _restore(self, name: str) -> None:
-        """See `restore`."""
         shape = self._mixture.shape
         _, about, state = parts_of(_read(self._path / f"{name}.state", LARGEST_STATE))
         self._mixture.load_state(state)
@@ -180,7 +179,6 @@ def _unroll_size(shape: MemoryShape) -> int:
 
 
 def content_of(about: dict[str, Any], arrays: dict[str, np.ndarray]) -> bytes:
-    """The content of a file."""
     text = json.dumps({"format": FORMAT, **about}).encode()
     packed = safetensors.numpy.save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
     rest = b"".join([len(text).to_bytes(8, "little"), text, packed])

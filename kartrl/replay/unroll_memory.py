@@ -70,7 +70,6 @@ class MemoryShape(NamedTuple):
 
     @property
     def frame_bytes(self) -> int:
-        """Bytes per frame."""
         return int(np.prod(self.of_frames.shape)) * np.dtype(self.observation.dtype).itemsize
 
     @property

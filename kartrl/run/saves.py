@@ -105,5 +105,4 @@ class Saves:
 
 
 def name_of(counters: Counters) -> str:
-    """Name of a checkpoint."""
     return f"{counters.agent_steps:010d}"

@@ -131,7 +131,6 @@ class Server:
 
     @property
     def ended_by(self) -> str:
-        """See `StopRules`."""
         return self._judge.rules.ended_by
 
     # Start

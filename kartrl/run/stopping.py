@@ -37,7 +37,6 @@ class StopRules:
         self.ended_by = ""
 
     def add(self, episodic_return: float) -> None:
-        """Add a training episode."""
         self._returns.append(episodic_return)
         self._looked = False
 

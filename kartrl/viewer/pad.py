@@ -48,7 +48,6 @@ class Pad:
         controller.init()
 
     def take(self, event: pygame.event.Event) -> None:
-        """Handle an event of the window."""
         if event.type == pygame.KEYDOWN:
             self._keys.add(event.key)
         elif event.type == pygame.KEYUP:

@@ -85,7 +85,6 @@ class Canvas:
             pygame.draw.rect(self._surface, border, place, max(1, self.scale // 2), border_radius=radius)
 
     def dot(self, x: float, y: float, radius: float, colour: Colour) -> None:
-        """Draw a disc."""
         pygame.draw.circle(self._surface, colour, (round(x), round(y)), max(1, round(radius * self.scale)))
 
     def close(self) -> None:

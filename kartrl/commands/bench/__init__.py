@@ -8,7 +8,6 @@ from kartrl.options import add_config, config_files, positive
 
 
 def add_arguments(parser: Parser) -> None:
-    """Add the arguments of `kartrl bench`."""
     parser.runs(run, "bench", "bench -c mine.cfg --seconds 60 --repeat 3 --json")
     add_config(parser)
     parser.add_argument(

@@ -39,7 +39,6 @@ COLOURS = {"ok": "green", "warning": "yellow", "problem": "bold red"}
 
 
 def add_arguments(parser: Parser) -> None:
-    """Add the arguments of `kartrl doctor`."""
     parser.runs(run, "doctor", "doctor -c mine.cfg --json")
     add_config(parser)
     add_formats(parser, "check")

@@ -44,7 +44,6 @@ def check_torch(examined: Examined) -> tuple[State, str]:
 
 
 def check_cores(_: Examined) -> tuple[State, str]:
-    """Report the number of cores."""
     from kartrl.hardware.machine import cores
 
     here = os.cpu_count() or 1

@@ -13,7 +13,6 @@ PORT, LARGEST_PORT = 6007, 65_535  # TensorBoard has 6006
 
 
 def add_arguments(parser: Parser) -> None:
-    """Add the arguments of `kartrl watch`."""
     parser.runs(run, "watch", "watch my-run", "watch logs/my-run/best.pt -l '*.Act1' -o film.mp4", "watch --web my-run")
     parser.add_argument(
         "checkpoint",

@@ -21,11 +21,9 @@ class MaskedCartPoleEnv(CartPoleEnv):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        """See CartPole."""
         observation, info = super().reset(seed=seed, options=options)
         return observation[POSITIONS], info
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """See CartPole."""
         observation, *rest = super().step(action)
         return observation[POSITIONS], *rest

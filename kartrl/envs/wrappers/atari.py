@@ -90,7 +90,6 @@ class Begin(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._fire, self._noop_max = fire_action(env), noop_max
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """See the class."""
         observation, info = self.env.reset(seed=seed, options=options)
         frames = int(self.unwrapped.np_random.integers(self._noop_max)) if self._noop_max else 0
         actions = [NOOP] * frames
@@ -117,7 +116,6 @@ class FireAfterLife(gymnasium.Wrapper[Any, Any, Any, Any]):
         return result
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """See the class."""
         result = self.env.step(self._fire if self._lost and self._fire is not None else action)
         lives = _lives(self)
         self._lost, self._lives = 0 < lives < self._lives, lives
@@ -153,7 +151,6 @@ class LifeLossEnds(gymnasium.Wrapper[Any, Any, Any, Any]):
         return observation, info | ended
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """See the class."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         lives = _lives(self)
         self._lost = 0 < lives < self._lives and not (terminated or truncated)

@@ -82,7 +82,6 @@ class FrameStack(gymnasium.Wrapper[Any, Any, Any, Any]):
         return concatenated(self._images), info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """Add an image."""
         image, reward, terminated, truncated, info = self.env.step(action)
         self._images.append(np.array(image))
         return concatenated(self._images), reward, terminated, truncated, info
@@ -152,7 +151,6 @@ class Packed(gymnasium.Wrapper[Any, Any, Any, Any]):
         return self._packed(observation), info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """Add the newest images."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         return self._packed(observation), reward, terminated, truncated, info
 

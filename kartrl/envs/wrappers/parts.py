@@ -28,7 +28,6 @@ class Part(NamedTuple):
     space: Space
 
     def of(self, observation: Any) -> Any:
-        """This part of an observation."""
         return reduce(getitem, self.keys, observation)
 
 
@@ -61,7 +60,6 @@ class ChosenParts(gymnasium.ObservationWrapper[Any, Any, Any]):
         self.observation_space = only or spaces.Dict([(part.name, part.space) for part in chosen])
 
     def observation(self, observation: Any) -> Any:
-        """See Gymnasium."""
         if len(self._parts) == 1:
             return self._parts[0].of(observation)
         return {part.name: part.of(observation) for part in self._parts}

@@ -30,7 +30,6 @@ class Pictures(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._low, self._high = 0.0, 0.0  # the extremes so far
 
     def render(self) -> Any:
-        """See the class."""
         try:
             given = self.env.render()
         except Exception as error:

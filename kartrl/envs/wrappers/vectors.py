@@ -45,7 +45,6 @@ class ToVector(gymnasium.ObservationWrapper[Any, Any, Any]):
         self.observation_space = spaces.Box(-np.inf, np.inf, (vector_size(env.observation_space),), np.float32)
 
     def observation(self, observation: Any) -> np.ndarray:
-        """See Gymnasium."""
         self._seen = observation
         return self._convert(observation)
 

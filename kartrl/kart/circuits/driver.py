@@ -117,7 +117,6 @@ def drive(console: KartConsole, laps: int) -> tuple[float, ...]:
 
 
 def _race(console: KartConsole, laps: int, on_frame: OnFrame | None = None) -> LapTimes:
-    """See `drive` and `time_laps`."""
     block = console.block()
     assert block is not None
     driver, race = Driver(console, block), console.race()

@@ -177,7 +177,6 @@ def _start_on_straight(title: str, kind: str, points: list[Point]) -> list[Point
 
 
 def _random_objects(draw: Draw, circuit: Circuit, line: Line) -> dict[str, tuple]:
-    """Random objects on and beside the road."""
     count, kind = len(circuit.points), circuit.kind
 
     def somewhere(make: Callable[[float], object], least: int, most: int) -> tuple:

@@ -26,7 +26,6 @@ def compile_circuit(path: Path) -> Block:
 
 
 def compile_block(circuit: Circuit) -> Block:
-    """Compile a circuit."""
     kind = KINDS[circuit.kind]
     line = line_of(circuit)
     ground = Painter(circuit, kind, line, field_of(circuit, line)).ground()

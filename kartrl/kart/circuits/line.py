@@ -118,7 +118,6 @@ def direction(dx: float, dy: float) -> int:
 
 
 def section_count(circuit: Circuit, line: Line) -> int:
-    """Number of sections of the circuit."""
     return circuit.sections or max(40, min(64, int(line.length / SECTION + 0.5)))
 
 

@@ -25,7 +25,6 @@ class Split(NamedTuple):
         return "kinds" if self.name in KINDS else self.name.partition("-")[0].rstrip("0123456789")
 
     def sets(self) -> dict[str, tuple[str, ...]]:
-        """All sets to evaluate on."""
         return {SEEN: self.seen, **self.unseen}
 
 

@@ -47,7 +47,6 @@ class App:
                 self.racing.leave()
 
     def take(self, event: pygame.event.Event) -> None:
-        """Handle an event of the window."""
         self._pad.take(event)
         if event.type == pygame.QUIT:
             self.open = False
@@ -73,7 +72,6 @@ class App:
             self.racing.tick()
 
     def draw(self) -> None:
-        """Draw the window."""
         self._window.begin()
         screen = self.racing or self._menu
         if screen is not None:

@@ -58,7 +58,6 @@ class Drive:
 
     @property
     def best(self) -> float | None:
-        """Seconds of the best lap."""
         return min(self.lap_times, default=None)
 
     @property

@@ -43,7 +43,6 @@ class Menu:
         self._load_images()
 
     def take(self, event: pygame.event.Event) -> None:
-        """Handle an event of the window."""
         if event.type == pygame.KEYDOWN:
             if event.key in STEPS:
                 self._move(STEPS[event.key])
@@ -102,7 +101,6 @@ class Menu:
                     self._pictures.append(block.image())
 
     def draw(self, window: Window) -> None:
-        """Draw the menu."""
         views.menu(
             window, self._stage.console.game.title, self._entries, self._place, self._pictures, self._error, KEYS
         )

@@ -27,7 +27,6 @@ class Question:
         pygame.key.start_text_input()
 
     def take(self, event: pygame.event.Event) -> None:
-        """Handle an event of the window."""
         if event.type == pygame.TEXTINPUT:
             self._change(self.text + event.text)
         elif event.type == pygame.KEYDOWN:

@@ -83,7 +83,6 @@ class Racing:
         self._kept = 0  # ticks saved in it
 
     def take(self, event: pygame.event.Event) -> None:
-        """Handle an event of the window."""
         if self._question is not None:
             self._question.take(event)
             if self._question.over:
@@ -160,7 +159,6 @@ class Racing:
         self._notice, self._notice_time = text, time.monotonic()
 
     def draw(self, window: Window) -> None:
-        """Draw the screen."""
         session = self.session
         views.race(window, session, self._shelf.keeps_all and session.driven, self._keys)
         if self._question is not None:

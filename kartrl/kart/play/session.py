@@ -100,7 +100,6 @@ class Session:
 
     @property
     def ticks(self) -> int:
-        """Ticks since the start."""
         return len(self._inputs)
 
     @property

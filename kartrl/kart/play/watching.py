@@ -19,7 +19,6 @@ class WatchWindow:
         self._paused = False
 
     def take(self, event: pygame.event.Event) -> None:
-        """Handle an event of the window."""
         if event.type == pygame.QUIT:
             self.open = False
         elif event.type == pygame.KEYDOWN:
@@ -33,12 +32,10 @@ class WatchWindow:
                 self._show.next()
 
     def tick(self) -> None:
-        """Advance by one frame."""
         if not self._paused:
             self._show.tick()
 
     def draw(self) -> None:
-        """Draw the window."""
         draw(self._window, self._show, KEYS)
         self._window.show()
 

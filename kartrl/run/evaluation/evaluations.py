@@ -129,7 +129,6 @@ class Evaluations:
         take_in()
 
     def terminate(self) -> None:
-        """Terminate the process."""
         if self._helper.process is not None:
             self._helper.process.terminate()
 
