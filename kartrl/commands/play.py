@@ -171,12 +171,10 @@ def play(options: Options, announcement: str) -> None:
     Raises:
         UserError: an option names a missing or unsuitable file, a file cannot be written, or there is no display.
     """
-    from kartrl.kart.play.stage import Stage
+    from kartrl.kart.play.stage import Stage, film
 
     _check(options)
     if options.replay is not None and options.output is not None:
-        from kartrl.kart.play.film import film
-
         with Stage(options) as stage:
             file = film(stage, options.output)
         print(f"Video: {file}")

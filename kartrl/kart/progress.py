@@ -46,7 +46,7 @@ class LapTimes:
         """The current lap, from 1; the last one when the race is finished."""
         return min(self.before + len(self.seconds) + 1, self._game.laps)
 
-    def clock(self, race: dict[str, int]) -> float:
+    def elapsed(self, race: dict[str, int]) -> float:
         """Seconds of the current lap."""
         return race_seconds(race) - self._began
 

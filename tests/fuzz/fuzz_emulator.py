@@ -22,8 +22,7 @@ with atheris.instrument_imports(include=["kartrl.kart", "zipfile", "gzip"]):
     from kartrl.errors import UserError
     from kartrl.kart.console import KartConsole
     from kartrl.kart.game_files import BUNDLED, GAMES
-    from kartrl.kart.play.film import film
-    from kartrl.kart.play.stage import Options, Stage
+    from kartrl.kart.play.stage import Options, Stage, film
 
 os.environ["KARTRL_FAULTS"] = "emulator=2"
 FRAMES = 60

@@ -16,7 +16,7 @@ from kartrl.console.states import write_state
 from kartrl.errors import UserError
 from kartrl.kart import cartridge
 from kartrl.kart.console import KartConsole
-from kartrl.kart.play import states
+from kartrl.kart.play.question import place
 from kartrl.kart.play.stage import Options, Stage
 
 pytestmark = pytest.mark.skipif(
@@ -52,7 +52,7 @@ def test_session_movie_and_ghost_agree_on_a_complete_race(race_inputs: list[int]
             session.tick(buttons)
             places.append(session.console.race())
         assert session.ended
-        times = session.drive.lap_times
+        times = session.drive.seconds
         assert times == pytest.approx(LAP_TIMES, abs=0.08), "an agent observes the clock at every fourth tick only"
         race = session.console.race()
         assert (session.best, times[-1]) == pytest.approx((race["best_lap"] / 60, race["last_lap"] / 60), abs=0.02), (
@@ -64,7 +64,7 @@ def test_session_movie_and_ghost_agree_on_a_complete_race(race_inputs: list[int]
         assert session.ticks == len(session.movie().inputs) == ticks
         write_movie(tmp_path / "race.bk2", session.movie())
         session.begin()
-        assert (session.ended, session.ticks, session.drive.lap_times) == (False, 1, ())
+        assert (session.ended, session.ticks, session.drive.seconds) == (False, 1, ())
         assert session.best == min(times), "kept for the next race"
 
     stage, session = begun(ghost=tmp_path / "race.bk2")
@@ -183,16 +183,16 @@ def test_saved_states_contain_neither_commands_nor_the_ghost(tmp_path: Path, mov
 def test_names_of_states_resolve_to_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KARTRL_DATA", str(tmp_path))
     own, bundled = cartridge.folder(), Path("elsewhere")
-    assert states.place(own, " MarioCircuit.Act1 ") == own / "MarioCircuit.Act1.state"
-    assert states.place(bundled, "MarioCircuit.Act1") == Path("MarioCircuit.Act1.state")
+    assert place(own, " MarioCircuit.Act1 ") == own / "MarioCircuit.Act1.state"
+    assert place(bundled, "MarioCircuit.Act1") == Path("MarioCircuit.Act1.state")
     for folder in (own, bundled):
-        assert states.place(folder, "/some/where/bend") == Path("/some/where/bend.state")
-        assert states.place(folder, "bend.state") == Path("bend.state")
+        assert place(folder, "/some/where/bend") == Path("/some/where/bend.state")
+        assert place(folder, "bend.state") == Path("bend.state")
         for text in ("", "  ", "a\0b", "/", "../", ".state", "x/.."):
             with pytest.raises(UserError):
-                states.place(folder, text)
+                place(folder, text)
     with pytest.raises(UserError, match="not a circuit of the cartridge"):
-        states.place(own, "MyCircuit")
+        place(own, "MyCircuit")
     with pytest.raises(UserError, match="cannot write"):
         write_state(tmp_path / "no" / "folder.state", b"state")
 
@@ -217,7 +217,7 @@ def test_start_states_of_a_cartridge_can_be_saved_and_trained_on(own_cartridge: 
         session.begin()
         assert session.console.race()["lap"] != 129
         drive(session, [0] * 120 + [B] * 60)
-        write_state(states.place(stage.folder, CIRCUIT), session.state())
+        write_state(place(stage.folder, CIRCUIT), session.state())
         race = session.console.race()
         assert stage.choices() == [CIRCUIT, ""]
     env = gymnasium.make("kartrl/Kart-v0", circuit=CIRCUIT, game="cartridge", frame_skip=4).unwrapped

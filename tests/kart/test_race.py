@@ -215,7 +215,7 @@ def test_laps_are_timed_from_a_start_in_any_of_them() -> None:
     assert (laps.before, laps.seconds, laps.lap) == (0, (), 1), "a new race"
     laps.update(race_at(1, 18))
     assert laps.seconds == (18.0,)
-    assert laps.clock(race_at(1, 20)) == 2.0
+    assert laps.elapsed(race_at(1, 20)) == 2.0
 
 
 def test_laps_have_the_times_of_the_game_if_it_measures_them() -> None:

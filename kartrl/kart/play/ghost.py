@@ -1,11 +1,21 @@
-"""Ghosts, each with its own console: here the replay of a movie; `policy` has the trained network."""
+"""Ghosts, each with its own console: the replay of a movie, and a trained network."""
 
-from typing import Protocol
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
 
 from kartrl.console.movie import Movie
 from kartrl.kart.console import KartConsole
+from kartrl.kart.game import Game
 from kartrl.kart.play.laps import Drive
 from kartrl.kart.progress import Course
+
+if TYPE_CHECKING:
+    from kartrl.driving.driver import Driver
 
 
 class Ghost(Protocol):
@@ -49,3 +59,53 @@ class MovieGhost:
             self._console.step(buttons)
             self.race = self._console.race()
             self.drive.update(self.race)
+
+
+class PolicyGhost:
+    """A trained network that acts every `frame_skip` ticks, as in training.
+
+    Args:
+        driver: used by this ghost only.
+        circuit: name of a circuit, or path of a start state.
+        start: the race state at the start.
+    """
+
+    def __init__(
+        self,
+        driver: Driver,
+        circuit: str,
+        greedy: bool,
+        game: Game,
+        course: Course | None,
+        start: dict[str, int],
+        name: str,
+    ) -> None:
+        self.name = name
+        self._driver, self._circuit, self._greedy = driver, circuit, greedy
+        self._game, self._course, self._start = game, course, start
+        self._ahead: deque[dict[str, int]] = deque()  # race states of the current step, one per tick
+        self._steps: Iterator[object] = iter(())
+        driver.env.unwrapped.on_frame = self._record_race  # type: ignore[attr-defined]
+        self.begin()
+
+    def begin(self) -> None:
+        """Reset to the start."""
+        self._ahead.clear()
+        from kartrl.driving.episodes import steps  # here, as is the driver: it loads torch
+
+        env, network = self._driver.env, self._driver.network
+        start = {"circuit": self._circuit, "noop": 0}
+        self._steps = steps(env, network, start, greedy=self._greedy, seed=0)
+        self.race = self._start
+        self.drive = Drive(self._game, self._course, self._start)
+
+    def tick(self) -> None:
+        """Advance by a sixtieth of a second."""
+        if not self._ahead:
+            next(self._steps, None)
+        if self._ahead:
+            self.race = self._ahead.popleft()
+            self.drive.update(self.race)
+
+    def _record_race(self, _: np.ndarray) -> None:
+        self._ahead.append(self._driver.env.unwrapped.race())  # type: ignore[attr-defined]

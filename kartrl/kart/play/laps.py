@@ -6,7 +6,7 @@ from kartrl.kart.game import TICKS_PER_SECOND, Game
 from kartrl.kart.progress import Course, LapTimes, Progress, race_seconds
 
 
-class Drive:
+class Drive(LapTimes):
     """Lap times and progress of a race, from the race state after each tick.
 
     Args:
@@ -14,9 +14,8 @@ class Drive:
     """
 
     def __init__(self, game: Game, course: Course | None, race: dict[str, int]) -> None:
-        self._game = game
+        super().__init__(game, race)
         self._course = course
-        self._laps = LapTimes(game, race)
         self.clock = race_seconds(race)
         """Seconds on the race clock."""
         self.lap_clock = 0.0
@@ -30,11 +29,9 @@ class Drive:
 
     def update(self, race: dict[str, int]) -> None:
         """Update with the race state after a tick."""
-        game = self._game
-        self.clock = race_seconds(race)
-        self._laps.update(race)
-        self.lap_clock = self._laps.clock(race)
-        self.finished = game.laps_done(race) >= game.laps
+        super().update(race)
+        self.clock, self.lap_clock = race_seconds(race), self.elapsed(race)
+        self.finished = self._game.laps_done(race) >= self._game.laps
         self.total = (self.total or self.clock) if self.finished else None
         offset = 0.0 if self._course is None else self._course.offset(race["checkpoint"], race["x"], race["y"])
         self._progress.update(race["checkpoint"], offset)
@@ -42,23 +39,8 @@ class Drive:
         self._furthest.append(max(here, self._furthest[-1]) if self._furthest else here)
 
     @property
-    def lap(self) -> int:
-        """The current lap, from 1; the last one when the race is finished."""
-        return self._laps.lap
-
-    @property
-    def lap_times(self) -> tuple[float, ...]:
-        """Seconds of each lap completed since the start."""
-        return self._laps.seconds
-
-    @property
-    def laps_before(self) -> int:
-        """Laps completed before the start, if that is a state saved during a race."""
-        return self._laps.before
-
-    @property
     def best(self) -> float | None:
-        return min(self.lap_times, default=None)
+        return min(self.seconds, default=None)
 
     @property
     def sections(self) -> int:

@@ -1,4 +1,4 @@
-"""The dialog that asks for the name of a start state."""
+"""The dialog that asks for the name of a start state, and the file that the name stands for."""
 
 from pathlib import Path
 
@@ -6,8 +6,12 @@ import pygame
 
 from kartrl.console.states import write_state
 from kartrl.errors import UserError
-from kartrl.kart.play import states
+from kartrl.files import user_path
+from kartrl.kart import cartridge
+from kartrl.kart.levels import CIRCUITS
 from kartrl.kart.play.session import Session
+
+SUFFIX = ".state"
 
 
 class Question:
@@ -22,7 +26,7 @@ class Question:
         """Whether the dialog is closed."""
         self._session, self._folder = session, folder
         self._there: Path | None = None  # existing file, once the player has been asked whether to overwrite it
-        self._proposals = states.proposals(folder)
+        self._proposals = proposals(folder)
         self._chosen = -1
         pygame.key.start_text_input()
 
@@ -62,7 +66,7 @@ class Question:
 
     def _save(self) -> None:
         try:
-            file = states.place(self._folder, self.text)
+            file = place(self._folder, self.text)
             if file.exists() and file != self._there:
                 self._there = file
                 return
@@ -77,3 +81,32 @@ class Question:
     def _end(self) -> None:
         self.over = True
         pygame.key.stop_text_input()
+
+
+def place(folder: Path, text: str) -> Path:
+    """Resolve the text typed by a player to the file of a start state of the game in `folder`.
+
+    A path (with a slash, or ending in .state) is used as it is. The name of a circuit is saved in the user's data
+    folder for the cartridge, where configurations find it, and in the current folder for the bundled game.
+
+    Raises:
+        UserError: the text is neither a path nor such a name.
+    """
+    text = text.strip()
+    if not text or not text.isprintable():
+        raise UserError("type the name of a circuit, or the path of a file")
+    if "/" in text or text.endswith(SUFFIX):
+        file = user_path(text)
+        if file.name in ("", ".", "..", SUFFIX):
+            raise UserError("this path has no file name")
+        return file if file.suffix == SUFFIX else file.with_name(file.name + SUFFIX)
+    if folder != cartridge.folder():
+        return Path(text + SUFFIX)
+    if text not in CIRCUITS:
+        raise UserError("not a circuit of the cartridge: choose one with up and down")
+    return folder / (text + SUFFIX)
+
+
+def proposals(folder: Path) -> list[str]:
+    """Names of circuits to choose from, those without a start state first."""
+    return sorted(CIRCUITS, key=lambda name: ((folder / (name + SUFFIX)).exists(), name))

@@ -9,11 +9,13 @@ from rich.console import Console as Terminal
 
 from kartrl.console.movie import Movie, read_movie
 from kartrl.errors import UserError
+from kartrl.files import ANOTHER, explained, unused_file
 from kartrl.kart import KART
 from kartrl.kart.console import KartConsole
+from kartrl.kart.game import TICKS_PER_SECOND
 from kartrl.kart.game_files import BUNDLED, circuits, game_folder, is_foreign
 from kartrl.kart.levels import circuit_name
-from kartrl.kart.play.ghost import Ghost, MovieGhost
+from kartrl.kart.play.ghost import Ghost, MovieGhost, PolicyGhost
 from kartrl.kart.play.session import Session
 from kartrl.kart.progress import Course
 from kartrl.kart.selection import circuits_of
@@ -123,8 +125,6 @@ class Stage:
             name = f"{options.ghost.name}, among {number} opponents" if number else options.ghost.name
             ghost = MovieGhost(self._beside, self._ghost, course, name)
         if self._driver is not None and options.checkpoint is not None:
-            from kartrl.kart.play.policy import PolicyGhost
-
             ghost = PolicyGhost(
                 self._driver,
                 circuit,
@@ -162,3 +162,22 @@ class Stage:
 def _in_its_run(checkpoint: Path) -> str:
     """A checkpoint's name with its run's name."""
     return "/".join(checkpoint.absolute().parts[-2:])
+
+
+def film(stage: Stage, output: Path) -> Path:
+    """Write the stage's movie as an MP4, faster than real time where possible; returns the file.
+
+    Raises:
+        UserError: the file cannot be written.
+    """
+    from kartrl.metrics.video import Mp4Writer  # loads FFmpeg
+
+    session = stage.first()
+    assert session is not None, "a stage with a movie has a first session"
+    with explained(output, "write", ANOTHER), unused_file(output) as file:
+        with Mp4Writer(file, TICKS_PER_SECOND) as video:
+            video.add(session.console.picture())
+            while not session.ended:
+                session.tick(0)
+                video.add(session.console.picture())
+        return file

@@ -39,10 +39,10 @@ def race(window: Canvas, session: Session, recording: bool, keys: Keys) -> None:
     window.box(pygame.Rect(panel.left + 4 * u, y, panel.width - 8 * u, (laps * 9 + 6) * u), CARD)
     y += 3 * u
     for lap in range(laps):
-        known = lap - drive.laps_before  # number of the lap among those since the start
-        done = 0 <= known < len(drive.lap_times)
-        here = known == len(drive.lap_times) and not drive.finished
-        seconds = drive.lap_times[known] if done else drive.lap_clock
+        known = lap - drive.before  # number of the lap among those since the start
+        done = 0 <= known < len(drive.seconds)
+        here = known == len(drive.seconds) and not drive.finished
+        seconds = drive.seconds[known] if done else drive.lap_clock
         colour = GOLD if done and seconds == drive.best else WHITE if done else GREY
         window.text(f"{lap + 1}", 8, colour if done or here else DIM, left + 2 * u, y)
         window.text(
