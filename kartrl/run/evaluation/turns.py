@@ -3,21 +3,19 @@
 import itertools
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Generic, TypeVar
+
 
 from kartrl.envs.world import World
 
-Level = TypeVar("Level")
 
-
-class Turns(Generic[Level]):
+class Turns:
     """Levels that take turns, at most so many at a time."""
 
-    def __init__(self, levels: Sequence[Level], limit: int) -> None:
+    def __init__(self, levels: Sequence[str], limit: int) -> None:
         self.levels, self._limit = tuple(levels), limit
         self._next = 0
 
-    def take(self) -> list[Level]:
+    def take(self) -> list[str]:
         """The levels whose turn it is."""
         count = max(1, len(self.levels))
         taken = [self.levels[(self._next + index) % count] for index in range(min(len(self.levels), self._limit))]
