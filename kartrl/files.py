@@ -2,8 +2,6 @@
 
 import codecs
 import contextlib
-import json
-import math
 import os
 import re
 import secrets
@@ -177,15 +175,9 @@ def output_file(output: Path | None, name: str, suffix: str) -> Path:
 
 def json_text(fields: Mapping[str, Any]) -> str:
     """A JSON object: kartrl's version, then these fields; numbers that are not finite are null."""
-    return json.dumps({"kartrl": __version__, **_finite(fields)}, indent=1)
+    from pydantic_core import to_json  # here, as `--help` does not need it
 
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _finite(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(inner) for inner in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return to_json({"kartrl": __version__, **fields}, indent=1, inf_nan_mode="null").decode()
 
 
 def safe_name(text: str) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 
 from kartrl.comparison.curves import Moment, Points, all_reached
 from kartrl.config import Config, settings
+from kartrl.config.wording import nearest
 from kartrl.envs.worlds import ATARI_KEYS, IMAGE_KEYS, game_of, load_world
 from kartrl.errors import UserError
 from kartrl.files import explained
@@ -217,7 +218,7 @@ def _setting(run: ComparedRun, key: str, others: Collection[str]) -> str:
     if key not in known and key in others:
         return "none"  # a level that other runs use
     if key not in known:
-        near = difflib.get_close_matches(key, known, n=1, cutoff=0.0)[0]
+        near = nearest(key, [*known])
         raise UserError(f"--by {key}: the run {run.name} has no such key; the nearest that it has is {near}")
     return str(known[key])
 

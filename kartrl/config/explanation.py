@@ -1,6 +1,5 @@
 """Configurations for people: what of one differs from another, and what a key means."""
 
-import difflib
 import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -9,6 +8,7 @@ from kartrl.config import arguments
 from kartrl.config.chosen import unchosen
 from kartrl.config.config import Config
 from kartrl.config.ini import dump, find_file, parse, read, refuse_other_worlds
+from kartrl.config.wording import nearest
 from kartrl.config.worlds import settings_of
 from kartrl.errors import UserError
 from kartrl.files import read_text
@@ -93,7 +93,7 @@ def explain(config: Config, name: str, files: Sequence[str], overrides: Sequence
     if not found:
         refuse_other_worlds(name[:80], name.partition(".")[0], config)
         short = {key.partition(".")[2]: key for key in reversed(values)}
-        near = difflib.get_close_matches(name[:80], [*values, *short], n=1, cutoff=0.0)[0]
+        near = nearest(name, [*values, *short])
         raise UserError(f"{name[:80]!r}: unknown key; the nearest valid one is {short.get(near, near)!r}")
     (key,) = found
     meaning, accepted = _about(config, *key.split(".", 1))

@@ -18,7 +18,7 @@ from kartrl.config.chosen import Chosen
 from kartrl.config.config import Config
 from kartrl.config.environment import Environment
 from kartrl.config.section import Section
-from kartrl.config.wording import word_all
+from kartrl.config.wording import nearest, word_all
 from kartrl.config.worlds import sections_of_worlds, settings_of
 from kartrl.errors import UserError
 from kartrl.files import read_text, user_path
@@ -259,8 +259,7 @@ def _applies(ids: Sequence[str], blank: Config) -> str:
 
 
 def _unknown(source: str, what: str, name: str, known: Sequence[str]) -> NoReturn:
-    near = difflib.get_close_matches(name[:80], known, n=1, cutoff=0.0)
-    raise UserError(f"{source}: unknown {what}; the nearest valid one is {near[0]!r}")
+    raise UserError(f"{source}: unknown {what}; the nearest valid one is {nearest(name, known)!r}")
 
 
 def _validate(values: Values, source: str, only: tuple[str, str] | None = None) -> Config:

@@ -1,12 +1,13 @@
 """The section [levels]: levels to train on, and levels held out for testing. The world has the syntax of its keys."""
 
-import difflib
 import fnmatch
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
+
+from kartrl.config.wording import nearest
 
 Use = Literal["train", "test", "none"]
 
@@ -71,8 +72,7 @@ class NamedLevels(LevelSyntax):
             return None
         if any(letter in key for letter in "*?["):
             return "no level has this name"
-        (near,) = difflib.get_close_matches(key[:80], self.defaults, n=1, cutoff=0.0)
-        return f"no such level; the nearest valid one is {near!r}"
+        return f"no such level; the nearest valid one is {nearest(key, [*self.defaults])!r}"
 
 
 def fits_file(key: str) -> bool:

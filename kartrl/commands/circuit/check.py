@@ -1,13 +1,13 @@
 """`kartrl circuit check`."""
 
 import argparse
-import difflib
 from contextlib import closing
 from pathlib import Path
 
 from rich.console import Console as Terminal
 
 from kartrl.commands.circuit.named import GAME, circuits_of, has_emulator, in_seconds
+from kartrl.config.wording import nearest
 from kartrl.errors import UserError
 from kartrl.kart.circuits import LAPS
 from kartrl.kart.circuits.checks import find_faults
@@ -62,7 +62,7 @@ def _described(named: str) -> Path:
     bundled = OWN / f"{named}.toml"
     if not bundled.is_file():
         names = [file.stem for file in OWN.glob("*.toml")]
-        near = difflib.get_close_matches(named, names, n=1, cutoff=0.0)[0]
+        near = nearest(named, names)
         raise UserError(f"{named}: neither a circuit's .toml file nor a bundled circuit; the nearest is {near}")
     return bundled
 

@@ -1,6 +1,5 @@
 """The parts of Dict and Tuple observations: their names, and which of them the network sees."""
 
-import difflib
 import itertools
 import re
 from collections.abc import Iterator, Sequence
@@ -11,6 +10,7 @@ from typing import Any, NamedTuple
 import gymnasium
 from gymnasium import spaces
 
+from kartrl.config.wording import nearest
 from kartrl.errors import UserError
 
 Env = gymnasium.Env[Any, Any]
@@ -100,7 +100,7 @@ def _named(names: Sequence[str], parts: Sequence[Part]) -> list[Part]:
     )
     for name in names:
         if name not in known and name not in above:
-            near = difflib.get_close_matches(name, [*known, *above], n=1, cutoff=0.0)[0]
+            near = nearest(name, [*known, *above])
             raise UserError(f"{KEY}: there is no part {name}; the nearest is {near}, of {told(known)}")
     return [part for part in parts if any(part.name == name or part.name.startswith(f"{name}.") for name in names)]
 

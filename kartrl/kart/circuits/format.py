@@ -1,6 +1,5 @@
 """The TOML format of circuits: parsing, validation and writing; docs/reference/circuit-files.md is for users."""
 
-import difflib
 import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Annotated, Literal, get_args
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
-from kartrl.config.wording import word
+from kartrl.config.wording import nearest, word
 from kartrl.errors import UserError
 from kartrl.files import explained, read_text
 from kartrl.kart.block import SIZE, TITLE
@@ -168,8 +167,7 @@ def _message(error: ErrorDetails) -> str:
         place[2] = _PARTS[str(place[0])][int(place[2])]
     key = ".".join(map(str, place))
     if error["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(str(place[-1]), _keys(place[:-1]), n=1, cutoff=0.0)
-        return f"unknown key {key}; the nearest valid one is {near[0]}"
+        return f"unknown key {key}; the nearest valid one is {nearest(str(place[-1]), _keys(place[:-1]))}"
     if key == "title" and error["type"] != "missing":
         return f"title must be 1 to {TITLE} capitals, digits and spaces"
     return f"{key} {word(error)}".lstrip()

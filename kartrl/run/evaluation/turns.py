@@ -4,7 +4,6 @@ import itertools
 from collections import defaultdict
 from collections.abc import Sequence
 
-
 from kartrl.envs.world import World
 
 
