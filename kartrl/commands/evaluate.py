@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from kartrl.commands.shared.arguments import Parser, add_levels, add_max_steps, add_policy, add_world, policies_of
-from kartrl.commands.shared.policy import find_policy
+from kartrl.commands.shared.policy import Driving, find_policy
 from kartrl.commands.shared.progress import Progress
 from kartrl.commands.shared.results import add_formats, as_json, console_for, csv_text, print_results
 from kartrl.comparison.statistics import mean_interval
@@ -61,10 +61,9 @@ def run(options: argparse.Namespace) -> int:
         about = {"checkpoint": str(path), "agent_steps": agent_steps, "greedy": options.greedy}
         found.append(as_json(results, world, about))
 
-    choices = options.state, options.episodes, options.greedy, options.device
     try:
         for path in paths:
-            evaluate(path, *choices, console, options.set, options.max_steps, partial(keep, path))
+            evaluate(path, Driving.of(options), options.episodes, console, partial(keep, path))
     finally:  # on Ctrl-C, with the episodes until then
         if len(found) > 1:
             console.print(_compared(found, console.width))
@@ -100,32 +99,25 @@ def _compared(found: Sequence[Mapping[str, Any]], width: int) -> Table:
 
 def evaluate(
     path: Path,
-    levels: Sequence[str],
+    driving: Driving,
     episodes: int,
-    greedy: bool,
-    device: str,
     console: Console,
-    overrides: Sequence[str] = (),
-    max_steps: int | None = None,
     write: Callable[[World, list[Result], int], None] = lambda *_: None,
     name: str = "",
 ) -> list[Result]:
     """Run `episodes` episodes on each level, and print a table, on Ctrl-C that of the episodes until then.
 
     Args:
-        levels: as accepted by the world (the kart: keys of [levels]); if empty, those of the checkpoint's
-            configuration.
         write: called with the world, the results and the checkpoint's agent steps after the table, also on Ctrl-C.
         name: of the policy above the table; default: `path`.
 
     Raises:
         UserError: the checkpoint, a level or the device is missing or unusable.
     """
-    from kartrl.driving.driver import open_driver  # loads torch
-    from kartrl.driving.evaluation import Evaluation
+    from kartrl.driving.evaluation import Evaluation  # loads torch
 
-    with open_driver(path, levels, device, console=console, overrides=overrides, max_steps=max_steps) as driver:
-        world, how = driver.world, "greedy" if greedy else "sampled"
+    with driving.opened(path, console) as driver:
+        world, how = driver.world, "greedy" if driving.greedy else "sampled"
         said = f"{name or path}: {driver.agent_steps:,} agent steps, {how}"
         evaluation = Evaluation(driver, episodes)
         progress = Progress(console, evaluation.total)
@@ -140,7 +132,7 @@ def evaluate(
         progress.begin(world.config.environment.id)
         try:
             with progress:
-                evaluation.run(greedy=greedy, on_step=look, on_end=progress.end)
+                evaluation.run(greedy=driving.greedy, on_step=look, on_end=progress.end)
         except KeyboardInterrupt:
             finish("; interrupted")
             raise

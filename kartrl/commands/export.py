@@ -17,7 +17,8 @@ from rich.console import Console
 
 from kartrl import __version__
 from kartrl.commands.evaluate import evaluate
-from kartrl.commands.shared.arguments import POLICY, Parser, add_levels
+from kartrl.commands.shared.arguments import FILM_STEPS, POLICY, Parser, add_levels
+from kartrl.commands.shared.policy import Driving
 from kartrl.config import Config, Run, dump, read, settings
 from kartrl.config.chosen import unchosen
 from kartrl.config.cluster import Cluster
@@ -91,7 +92,7 @@ def run(options: argparse.Namespace) -> int:
             raise UserError("--onnx: the file has single precision; leave out --half")
         export_onnx(path, output, options.state, Console())
         return 0
-    export(path, output, options.half, options.state, options.episodes, "auto", Console())
+    export(path, output, options.half, options.state, options.episodes, Console())
     return 0
 
 
@@ -100,9 +101,7 @@ def _is_folder(output: Path) -> bool:
     return output.is_dir() or not output.suffix or output.suffix[1:].isdigit()
 
 
-def export(
-    path: Path, output: Path, half: bool, levels: Sequence[str], episodes: int, device: str, console: Console
-) -> None:
+def export(path: Path, output: Path, half: bool, levels: Sequence[str], episodes: int, console: Console) -> None:
     """Write the checkpoint at `path` without what only training needs, evaluate it, and write the card.
 
     Args:
@@ -113,7 +112,7 @@ def export(
     Raises:
         UserError: the checkpoint, a level or the device is missing, or the files cannot be written.
     """
-    given, world, _, results = _save_driven(path, output, half, levels, episodes, device, console)
+    given, world, _, results = _save_driven(path, output, half, levels, episodes, console)
     card = output.with_suffix(".md")
     write_whole(card, describe(output.name, given, half, results, world).encode())
     size = output.stat().st_size / 1e6
@@ -152,7 +151,7 @@ def export_folder(
         beside = next(place for place in (output.absolute(), *output.absolute().parents) if place.is_dir())
         with tempfile.TemporaryDirectory(prefix=f".{name}.", suffix=".tmp", dir=beside) as made:
             work = Path(made)
-            choices = half, levels, episodes, "auto"
+            choices = half, levels, episodes
             given, world, driven, results = _save_driven(path, work / WEIGHTS, *choices, console, str(output))
             texts = {SETTINGS: dump(given.config)}
             body = describe(name, given, half, results, world, licence)
@@ -180,7 +179,6 @@ def _save_driven(
     half: bool,
     levels: Sequence[str],
     episodes: int,
-    device: str,
     console: Console,
     name: str = "",
 ) -> "tuple[Checkpoint, World, Sequence[str], list[Result]]":
@@ -211,7 +209,7 @@ def _save_driven(
             checkpoint.save(output, checkpoint.for_driving(given, half))
     except checkpoint.NotFinite as error:
         raise UserError(f"{path}: {error}; export it without --half") from error
-    results = evaluate(output, levels, episodes, True, device, console, name=name) if episodes else []
+    results = evaluate(output, Driving(levels), episodes, console, name=name) if episodes else []
     uses = load_world(whole.config).find_uses([result.level for result in results])
     return given, world, levels, [result._replace(use=uses.get(result.level, result.use)) for result in results]
 
@@ -219,14 +217,13 @@ def _save_driven(
 def _film(work: Path, levels: Sequence[str], console: Console) -> None:
     """Film an episode on the first level as the hub shows it, `replay.mp4`, if the environment can be filmed."""
     from kartrl.commands.record import record
-    from kartrl.driving.driver import open_driver
     from kartrl.run.policies import WEIGHTS
 
     quiet = Console(quiet=True)
     try:
-        with open_driver(work / WEIGHTS, levels, "cpu", console=quiet) as driver:
-            first = driver.levels[:1]
-        record(first, work / WEIGHTS, work / "replay.mp4", 1, True, "cpu", quiet)
+        with Driving(levels).opened(work / WEIGHTS, quiet) as driver:
+            driving = Driving(driver.levels[:1], max_steps=FILM_STEPS)
+        record(work / WEIGHTS, driving, work / "replay.mp4", 1, quiet)
     except UserError as error:
         say(console, f"No film: {error}")
 
@@ -256,11 +253,10 @@ def export_onnx(path: Path, output: Path, levels: Sequence[str], console: Consol
             written.
     """
     from kartrl.driving import onnx_file  # loads torch
-    from kartrl.driving.driver import open_driver
     from kartrl.learning import checkpoint
 
     onnx_file.check_installed()
-    with open_driver(path, levels, "cpu", console=console) as driver:
+    with Driving(levels).opened(path, console) as driver:
         data, about = onnx_file.make_file(driver, checkpoint.load(path))
     card = output.with_suffix(".json")
     with explained(f"-o {output}", "write"):

@@ -1,7 +1,6 @@
 """`kartrl record`: a video of a trained policy, and the world's plot of it, such as the line that a kart drives."""
 
 import argparse
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +9,6 @@ from rich.console import Console
 
 from kartrl.commands.evaluate import told_limit
 from kartrl.commands.shared.arguments import (
-    FILM_STEPS,
     Parser,
     add_levels,
     add_max_steps,
@@ -18,7 +16,7 @@ from kartrl.commands.shared.arguments import (
     add_world,
     policies_of,
 )
-from kartrl.commands.shared.policy import find_policy
+from kartrl.commands.shared.policy import Driving, find_policy
 from kartrl.commands.shared.progress import Progress
 from kartrl.envs.episode import Drive
 from kartrl.envs.worlds import CONSOLE_FPS
@@ -56,28 +54,17 @@ def run(options: argparse.Namespace) -> int:
     console = Console()
     (name,) = policies_of(options)
     path = find_policy(name, bool(options.state), console)
-    choices = options.output, options.episodes, options.greedy, options.device
-    record(options.state, path, *choices, console, options.set, options.max_steps)
+    record(path, Driving.of(options), options.output, options.episodes, console)
     return 0
 
 
-def record(
-    levels: Sequence[str],
-    path: Path,
-    output: Path | None,
-    episodes: int,
-    greedy: bool,
-    device: str,
-    console: Console,
-    overrides: Sequence[str] = (),
-    max_steps: int = FILM_STEPS,
-) -> Path:
+def record(path: Path, driving: Driving, output: Path | None, episodes: int, console: Console) -> Path:
     """Record episodes, one after another, in one MP4, save the world's plot of them next to it, and print a table.
 
     After Ctrl-C, what has been filmed is kept.
 
     Args:
-        levels: one, as accepted by the world (the kart: a key of [levels]); empty if the policy has only one, or none.
+        driving: on one level; on none if the policy has only one, or none.
         output: the MP4; None: named after the level, in the current folder. The plot has the suffix .png.
 
     Returns:
@@ -88,15 +75,13 @@ def record(
             written.
         KeyboardInterrupt: before there was anything to keep.
     """
-    from kartrl.driving.driver import open_driver  # loads torch
-
-    with open_driver(path, levels, device, True, console, overrides, single=True, max_steps=max_steps) as driver:
+    with driving.opened(path, console, render=True, single=True) as driver:
         world = driver.world
         level = next(iter(driver.levels), "")
         name = world.name_level(level) if level else world.config.environment.id
         wanted, drawn = output_file(output, safe_name(name), ".mp4"), None
         with explained(wanted, "write", ANOTHER), unused_file(wanted, ".png") as video:
-            drives = _film(driver, level, name, video, episodes, greedy, console)
+            drives = _film(driver, level, name, video, episodes, driving.greedy, console)
             if drives:
                 drawn = world.draw(level, drives, f"{name}, after {driver.agent_steps:,} agent steps")
             if drawn is not None:

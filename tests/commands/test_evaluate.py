@@ -20,6 +20,7 @@ from rich.console import Console
 from kartrl.cli import main
 from kartrl.commands.evaluate import evaluate
 from kartrl.commands.shared import progress
+from kartrl.commands.shared.policy import Driving
 from kartrl.config import dump, read
 from kartrl.driving.driver import open_driver
 from kartrl.driving.episodes import Start, drive, drive_together
@@ -80,7 +81,7 @@ def test_the_seed_decides_sampled_driving(cartpole):
 
 def test_a_plain_environment_gets_one_row(cartpole):
     console = Console(file=io.StringIO(), width=150)
-    (result,) = evaluate(cartpole, [], 3, True, "cpu", console)
+    (result,) = evaluate(cartpole, Driving(), 3, console)
     assert len(result.episodes) == 3
     text = console.file.getvalue()
     assert "CartPole-v1" in text
@@ -93,10 +94,10 @@ def test_bad_input_is_one_line(tmp_path, cartpole):
     assert (missing.returncode, missing.stderr.count("\n")) == (2, 1)
     assert "nowhere.pt" in missing.stderr
     with pytest.raises(UserError, match=r"^-l Act1: CartPole-v1 has no levels"):
-        evaluate(cartpole, ["Act1"], 1, True, "cpu", Console())
+        evaluate(cartpole, Driving(["Act1"]), 1, Console())
     if not torch.cuda.is_available():
         with pytest.raises(UserError, match="cuda"):
-            evaluate(cartpole, [], 1, True, "cuda", Console())
+            evaluate(cartpole, Driving(device="cuda"), 1, Console())
 
 
 def test_a_wrong_argument_of_the_environment_is_one_line(cartpole):
@@ -197,7 +198,7 @@ def kart(tmp_path_factory):
 @needs_kart
 def test_every_circuit_is_driven_train_and_test_apart(kart):
     console = Console(file=io.StringIO(), width=150)
-    results = evaluate(kart, [], 2, False, "cpu", console)
+    results = evaluate(kart, Driving(greedy=False), 2, console)
     assert [(result.level, result.use) for result in results] == [
         ("MarioCircuit.Act1", "train"),
         ("MarioCircuit.Act2", "train"),
@@ -237,7 +238,7 @@ def test_another_world_than_in_training(kart):
     """Among opponents that it has never seen; but the network must fit what it sees."""
     console = Console(file=io.StringIO(), width=120)
     among = ["kart.opponents=7", "kart.no_progress_limit=1"]
-    (result,) = evaluate(kart, ["MarioCircuit.Act2"], 1, True, "cpu", console, among)
+    (result,) = evaluate(kart, Driving(["MarioCircuit.Act2"], overrides=among), 1, console)
     assert result.episodes[0].details.rank == 8
     assert "0 of 1, first in 0%" in console.file.getvalue()
     for wrong, reason in (

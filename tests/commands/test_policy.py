@@ -161,7 +161,7 @@ def test_export_of_own_circuits_needs_them_before_overwriting(tmp_path, console)
         (["Nowhere.Act1"], "Nowhere"),
     ):
         with pytest.raises(UserError, match=message):
-            export(path, output, False, levels, 1, "cpu", console)
+            export(path, output, False, levels, 1, console)
     assert output.read_text() == "earlier"
 
 
@@ -170,7 +170,7 @@ def test_export_of_own_circuits_needs_them_before_overwriting(tmp_path, console)
 def test_exported_policy_acts_as_before_and_has_nothing_else(tmp_path, console, half):
     original = kart_like()
     checkpoint.save(tmp_path / "given.pt", original)
-    export(tmp_path / "given.pt", tmp_path / "small.pt", half, [], 0, "cpu", console)
+    export(tmp_path / "given.pt", tmp_path / "small.pt", half, [], 0, console)
     small = checkpoint.load(tmp_path / "small.pt")
     assert (small.optimizer, dict(small.random), small.counters) == ({}, {}, original.counters)
     numbers = sum(tensor.numel() for tensor in original.network.values())
@@ -217,7 +217,7 @@ def test_weights_that_are_too_large_are_not_halved(tmp_path, console):
     large.network["value.bias"].fill_(1e6)
     checkpoint.save(tmp_path / "large.pt", large)
     with pytest.raises(UserError, match=r"too large for half precision; export it without --half") as caught:
-        export(tmp_path / "large.pt", tmp_path / "small.pt", True, [], 0, "cpu", console)
+        export(tmp_path / "large.pt", tmp_path / "small.pt", True, [], 0, console)
     assert_clear(caught.value)
     assert not (tmp_path / "small.pt").exists()
 

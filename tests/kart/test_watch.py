@@ -14,6 +14,7 @@ from policies import CARTPOLE, KART, save_policy
 from rich.console import Console
 from screens import Screen, colours, needs_screen, on_screen
 
+from kartrl.commands.shared.policy import Driving
 from kartrl.commands.watch.showing import watch
 from kartrl.driving.driver import open_driver
 from kartrl.errors import UserError
@@ -209,12 +210,12 @@ def test_without_a_display_any_environment_becomes_a_film(tmp_path: Path, monkey
     held = RunFolder(run_folder)
     for name, said in (("pole", []), (None, ["Following logs/pole, which is training (watch RUN: another)"])):
         console = Console(file=io.StringIO(), width=200)
-        watch(name, [], tmp_path / "film.mp4", 1, True, "cpu", console)
+        watch(name, Driving(), tmp_path / "film.mp4", 1, console)
         assert console.file.getvalue().splitlines()[:-1] == [*said, f"Showing {newest}: 1,000 agent steps"]
     for file in (newest, newest.with_name("0000000500.pt")):
         file.unlink()
     with pytest.raises(UserError, match="no checkpoint to record yet") as caught:
-        watch("pole", [], tmp_path / "none.mp4", 0, True, "cpu", console)
+        watch("pole", Driving(), tmp_path / "none.mp4", 0, console)
     assert_clear(caught.value)
     held.release()
     for arguments, words in ((["nowhere"], "nowhere: no such run"), (["pole", "-o", "a.avi"], ".mp4")):

@@ -1,7 +1,10 @@
 """Selects the policy: the one that the user names, else the newest run's, else the one bundled with kartrl."""
 
-from collections.abc import Callable
+import argparse
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.console import Console
 
@@ -12,11 +15,36 @@ from kartrl.errors import UserError
 from kartrl.launch import typed
 from kartrl.metrics.tables import say
 
+if TYPE_CHECKING:
+    from kartrl.driving.driver import Driver
+
 SHIPPED = Path(kart.__file__).parent / "weights" / "kart.pt"
 """The bundled policy for the bundled game; its card is beside it. `kartrl export` makes both."""
 OTHER = "-p RUN: another"
 
 Fits = Callable[[Config], bool]
+
+
+class Driving(NamedTuple):
+    """How a policy drives; the options are those of `add_levels`, `add_driving`, `add_world` and `add_max_steps`."""
+
+    levels: Sequence[str] = ()  # as a user names them; empty: those of the checkpoint's configuration
+    greedy: bool = True
+    device: str = "auto"
+    overrides: Sequence[str] = ()
+    max_steps: int | None = None
+
+    @classmethod
+    def of(cls, options: argparse.Namespace) -> "Driving":
+        """What a command line says."""
+        return cls(options.state, options.greedy, options.device, options.set, options.max_steps)
+
+    def opened(self, path: Path, console: Console, **more: Any) -> AbstractContextManager["Driver"]:
+        """See `open_driver`."""
+        from kartrl.driving.driver import open_driver  # loads torch
+
+        more |= {"console": console, "overrides": self.overrides, "max_steps": self.max_steps}
+        return open_driver(path, self.levels, self.device, **more)
 
 
 def find_policy(name: str | None, levels: bool, console: Console, option: str = "-p") -> Path:

@@ -5,6 +5,7 @@ import argparse
 from rich.console import Console
 
 from kartrl.commands.shared.arguments import POLICY, Parser, add_driving, add_levels, add_max_steps, add_world, policy
+from kartrl.commands.shared.policy import Driving
 from kartrl.errors import UserError
 from kartrl.files import user_path
 from kartrl.options import positive
@@ -55,12 +56,11 @@ def run(options: argparse.Namespace) -> int:
     if options.web:
         from kartrl.commands.watch.paging import page  # loads torch
 
-        address, driving = (options.host, options.port), (options.seconds, options.greedy, options.device)
         if options.training and names:
             raise UserError(
                 f"--training waits for a run that is not named; leave out {names[0]}, which is followed too"
             )
-        page(names, options.state, *address, *driving, Console(), options.set, options.training)
+        page(names, Driving.of(options), options.host, options.port, options.seconds, Console(), options.training)
         return 0
     if options.training:
         raise UserError("--training is for the page: add --web")
@@ -68,8 +68,7 @@ def run(options: argparse.Namespace) -> int:
         raise UserError(f"{names[1]}: only --web shows several policies; name one")
     from kartrl.commands.watch.showing import watch  # loads torch
 
-    choices = options.state, options.output, options.seconds, options.greedy, options.device
-    watch(names[0] if names else None, *choices, Console(), options.set, options.max_steps)
+    watch(names[0] if names else None, Driving.of(options), options.output, options.seconds, Console())
     return 0
 
 

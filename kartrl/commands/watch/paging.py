@@ -8,8 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from kartrl.commands.shared.policy import find_policy, fitting
-from kartrl.driving.driver import open_driver
+from kartrl.commands.shared.policy import Driving, find_policy, fitting
 from kartrl.errors import UserError
 from kartrl.metrics import tables
 from kartrl.run.folders import find_checkpoint, find_runs, find_training, names_policy
@@ -21,14 +20,11 @@ from kartrl.web.session import IDLE_SECONDS, Session
 
 def page(
     names: Sequence[str],
-    levels: Sequence[str],
+    driving: Driving,
     host: str,
     port: int,
     seconds: float,
-    greedy: bool,
-    device: str,
     console: Console,
-    overrides: Sequence[str] = (),
     training: bool = False,
 ) -> None:
     """Serve a page that shows policies, until Ctrl-C; nothing is loaded before somebody opens it.
@@ -47,23 +43,23 @@ def page(
     """
     say = partial(tables.say, console)
     named = [one for name in names for one in _sources(name)]
-    opened = partial(open_driver, levels=levels, device=device, render=True, console=console, overrides=overrides)
+    unlimited = driving._replace(max_steps=None)
     with contextlib.closing(PageServer(host, port)) as server:
         say(f"Watch at {server.address} (Ctrl-C ends)")
         while not server.viewers:
             _wait(server, "loading ...")
-        while training and find_training(fitting(bool(levels))) is None:
+        while training and find_training(fitting(bool(driving.levels))) is None:
             _wait(server, "waiting for a run to begin ...")
-        source, path = named[0] if named else _default(bool(levels), console)
+        source, path = named[0] if named else _default(bool(driving.levels), console)
         choices = Choices([one for one, _ in named] or [source], source, path)
         last, note = "", ""
         while True:
             first = _first_checkpoint(choices, server)
             server.tell("loading the policy ...")
             try:
-                with opened(first) as driver:
+                with unlimited.opened(first, console, render=True) as driver:
                     session = Session(
-                        server, driver, first, choices, greedy=greedy, seconds=seconds, say=say, note=note
+                        server, driver, first, choices, greedy=driving.greedy, seconds=seconds, say=say, note=note
                     )
                     last, note = choices.name, ""
                     wanted = session.run()

@@ -2,17 +2,14 @@
 
 import contextlib
 import time
-from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from rich.console import Console
 
-from kartrl.commands.shared.arguments import FILM_STEPS
-from kartrl.commands.shared.policy import find_policy, fitting
+from kartrl.commands.shared.policy import Driving, find_policy, fitting
 from kartrl.commands.shared.progress import Progress
-from kartrl.driving.driver import Driver, open_driver
 from kartrl.errors import UserError
 from kartrl.files import ANOTHER, explained, output_file, unused_file
 from kartrl.kart.play.watching import WatchWindow, draw
@@ -29,9 +26,6 @@ FILM_FPS = 30  # maximum: drawing a frame takes longer than emulating it
 LOOK_SECONDS = 0.2  # between polls for a run's first checkpoint
 
 
-Opened = Callable[..., contextlib.AbstractContextManager[Driver]]
-
-
 class Source(NamedTuple):
     """Source of the policy."""
 
@@ -39,71 +33,60 @@ class Source(NamedTuple):
     follow: Path | None  # folder of a run in training
 
 
-def watch(
-    name: str | None,
-    levels: Sequence[str],
-    output: Path | None,
-    seconds: float,
-    greedy: bool,
-    device: str,
-    console: Console,
-    overrides: Sequence[str] = (),
-    max_steps: int = FILM_STEPS,
-) -> None:
+def watch(name: str | None, driving: Driving, output: Path | None, seconds: float, console: Console) -> None:
     """Show a policy until the window is closed, or record one episode on each level.
 
     Args:
         name: a checkpoint's file, or a run's name or folder: a run in training is followed from checkpoint to
             checkpoint. None: the newest run in training, else the newest run's best, else the one bundled with kartrl.
-        levels: as accepted by the world; if empty, those of the checkpoint's configuration.
         seconds: maximum length of an episode; 0: unlimited.
 
     Raises:
         UserError: the checkpoint, a level or the device is missing, or the environment does not render.
     """
     windowed = output is None and has_display()
-    source = _find(name, levels, windowed, console)
-    opened = partial(open_driver, levels=levels, device=device, render=True, console=console, overrides=overrides)
+    source = _find(name, bool(driving.levels), windowed, console)
     if windowed:
-        _show(source, opened, seconds, greedy, console)
+        _show(source, driving._replace(max_steps=None), seconds, console)
         return
     video = output_file(output, "watch", ".mp4")
     if output is None:
         say(console, "No display: recording a video instead (-o FILE.mp4 chooses where)")
     if source.path is None:
         raise UserError(f"{source.follow}: no checkpoint to record yet; wait for the first one")
-    with contextlib.closing(Canvas()) as canvas, opened(source.path, max_steps=max_steps) as driver:
-        show = Show(driver, source.path, source.follow, greedy, seconds, partial(say, console))
+    with contextlib.closing(Canvas()) as canvas, driving.opened(source.path, console, render=True) as driver:
+        show = Show(driver, source.path, source.follow, driving.greedy, seconds, partial(say, console))
         _film(show, canvas, video, console)
 
 
-def _find(name: str | None, levels: Sequence[str], waits: bool, console: Console) -> Source:
+def _find(name: str | None, levels: bool, waits: bool, console: Console) -> Source:
     """What to show; see `watch`.
 
     Args:
+        levels: whether the user names any.
         waits: whether a run that the user does not name may have no checkpoint yet.
     """
-    if name is None and (training := find_training(fitting(bool(levels)))) is not None:
+    if name is None and (training := find_training(fitting(levels))) is not None:
         newest = checkpoint.newest(training)
         if waits or newest is not None:
             say(console, f"Following {training}, which is training (watch RUN: another)")
             return Source(newest, training)
     if name is None or names_policy(name):
-        return Source(find_policy(name, bool(levels), console, "watch"), None)
+        return Source(find_policy(name, levels, console, "watch"), None)
     folder = find_run(name)
     if is_training(folder):
         return Source(checkpoint.newest(folder), folder)
     return Source(find_checkpoint(name, "watch"), None)
 
 
-def _show(source: Source, opened: Opened, seconds: float, greedy: bool, console: Console) -> None:
+def _show(source: Source, driving: Driving, seconds: float, console: Console) -> None:
     with contextlib.closing(Window("KartRL")) as window:
         path = source.path or _first_checkpoint(source, window)
         if path is None:
             return
         window.wait("loading the policy ...")
-        with opened(path) as driver:
-            show = Show(driver, path, source.follow, greedy, seconds, partial(say, console))
+        with driving.opened(path, console, render=True) as driver:
+            show = Show(driver, path, source.follow, driving.greedy, seconds, partial(say, console))
             keep_going(WatchWindow(show, window), show.rate)
 
 
