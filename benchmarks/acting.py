@@ -35,7 +35,7 @@ from kartrl.envs import make_group
 from kartrl.envs.observation_spec import plain
 from kartrl.envs.spec import ActionSpec
 from kartrl.envs.worlds import load_world
-from kartrl.hardware.allocator import keep_freed_memory
+from kartrl.hardware.machine import keep_freed_memory
 from kartrl.models import VALUE, ActorCritic, for_inference
 
 ROUNDS = 40

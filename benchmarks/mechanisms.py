@@ -25,7 +25,7 @@ from kartrl.envs import make_group
 from kartrl.envs.frames import joined_frames
 from kartrl.envs.observation_spec import plain
 from kartrl.envs.spec import ActionSpec
-from kartrl.hardware.allocator import keep_freed_memory
+from kartrl.hardware.machine import keep_freed_memory
 from kartrl.learning.optimizers import make_optimizer
 from kartrl.metrics.stopwatch import AGENT_STAGES, Stopwatch
 from kartrl.models import make_network

@@ -9,7 +9,7 @@ import numpy as np
 
 from kartrl.acting.slab import ANSWER, FREE, WAKE_SECONDS, Slab
 from kartrl.metrics.stopwatch import Stopwatch
-from kartrl.processes.index_queue import readable
+from kartrl.processes.pipes import readable
 
 
 class Stopped(Exception):

@@ -21,7 +21,7 @@ from kartrl.acting.shared_weights import SharedWeights
 from kartrl.acting.slab import Slab
 from kartrl.config import Config
 from kartrl.envs.spec import EnvSpec
-from kartrl.hardware.allocator import keep_freed_memory
+from kartrl.hardware.machine import keep_freed_memory
 from kartrl.metrics.stopwatch import AGENT_STAGES, Stopwatch
 from kartrl.processes.spawn import AGENT, environments_hosted, yield_cores
 

@@ -24,7 +24,7 @@ import numpy as np
 
 from kartrl.acting.messages import Requests
 from kartrl.metrics.stopwatch import AGENT_STAGES
-from kartrl.processes.index_queue import IndexQueue
+from kartrl.processes.pipes import IndexQueue
 from kartrl.processes.shared_memory import SharedMemory
 from kartrl.trajectory import WITHOUT_TIME, Trajectory
 

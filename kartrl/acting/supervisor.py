@@ -18,7 +18,7 @@ from kartrl.envs.spec import EnvSpec
 from kartrl.errors import RunFailed, UserError
 from kartrl.processes.backoff import Restarts
 from kartrl.processes.child import ChildProcess, kill_orphans, tell_exit
-from kartrl.processes.inbox import Inbox
+from kartrl.processes.pipes import Inbox
 from kartrl.processes.spawn import spawn
 
 

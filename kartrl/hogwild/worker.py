@@ -21,8 +21,8 @@ from kartrl.acting.slab import Slab
 from kartrl.algorithms import heads_of
 from kartrl.config import Config
 from kartrl.envs.spec import EnvSpec
-from kartrl.hardware.allocator import keep_freed_memory
 from kartrl.hardware.devices import choose_device
+from kartrl.hardware.machine import keep_freed_memory
 from kartrl.hogwild.board import HogwildBoard
 from kartrl.hogwild.optimizer import HogwildOptimizer
 from kartrl.learning.counters import Counters

@@ -188,15 +188,15 @@ class KartWorld(RaceWorld):
         return int(info["lap"])
 
     def map(self, level: str) -> np.ndarray | None:
-        from kartrl.kart.circuit_map import circuit_map
+        from kartrl.kart.circuits.states import circuit_map
         from kartrl.kart.game_files import game_folder
 
         return circuit_map(game_folder(self.kart.game), level)
 
     def draw(self, level: str, drives: Sequence[Drive], title: str, inches: float = 8.0) -> np.ndarray:
         """See `World`: the driven lines on the circuit's map, and the lap times of the best drive."""
-        from kartrl.kart.circuit_map import circuit_block
         from kartrl.kart.circuits.driven_line import Line, driven_lines
+        from kartrl.kart.circuits.states import circuit_block
         from kartrl.kart.game_files import game_folder
 
         best = min((drive.episode for drive in drives), key=best_first)

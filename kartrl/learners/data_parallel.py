@@ -13,7 +13,7 @@ from kartrl.envs.spec import EnvSpec
 from kartrl.errors import RunFailed, UserError
 from kartrl.learners import learner_process
 from kartrl.processes.child import LOOK_SECONDS, ChildProcess, tell_exit
-from kartrl.processes.inbox import Inbox
+from kartrl.processes.pipes import Inbox
 from kartrl.processes.spawn import spawn
 from kartrl.training.central import Central
 from kartrl.training.crew import Team

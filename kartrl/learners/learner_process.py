@@ -17,8 +17,8 @@ from kartrl.algorithms import heads_of
 from kartrl.config import Config
 from kartrl.envs.spec import EnvSpec
 from kartrl.errors import RunFailed
-from kartrl.hardware.allocator import keep_freed_memory
 from kartrl.hardware.devices import learner_device
+from kartrl.hardware.machine import keep_freed_memory
 from kartrl.learning.counters import Counters
 from kartrl.learning.gradient_reducer import SeveralLearners
 from kartrl.learning.learner import LearnerState, make_learner

@@ -23,9 +23,8 @@ from kartrl.config import Config
 from kartrl.envs import make_group
 from kartrl.envs.spec import EnvSpec
 from kartrl.errors import UserError
-from kartrl.hardware.allocator import keep_freed_memory
 from kartrl.hardware.devices import learner_device
-from kartrl.hardware.machine import cores
+from kartrl.hardware.machine import cores, keep_freed_memory
 from kartrl.learning.counters import Counters
 from kartrl.learning.learner import make_learner
 from kartrl.learning.schedules import Progress

@@ -27,8 +27,8 @@ from kartrl.config import Config, System, read
 from kartrl.envs.spec import EnvSpec
 from kartrl.envs.worlds import load_world
 from kartrl.errors import RunFailed, UserError
-from kartrl.hardware.allocator import keep_freed_memory
 from kartrl.hardware.devices import choose_device
+from kartrl.hardware.machine import keep_freed_memory
 from kartrl.hardware.streams import RoleStream
 from kartrl.models import make_network
 from kartrl.nodes.delivery import Call, Delivery, Greeting, NodeState, pack

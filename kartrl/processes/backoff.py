@@ -6,7 +6,7 @@ from multiprocessing.connection import Connection
 
 from kartrl.errors import RunFailed
 from kartrl.processes.child import ChildProcess, kill_orphans
-from kartrl.processes.pulse import is_felt
+from kartrl.processes.pipes import is_felt
 
 STILL_SECONDS = 60.0  # plus `step_timeout`: how long a logger or an evaluator may go without a sign of life
 USEFUL_SECONDS = 60.0  # lifetime after which a logger or an evaluator counts as useful

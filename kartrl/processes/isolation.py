@@ -9,8 +9,8 @@ from typing import Any
 
 from kartrl.errors import UserError, located, shortage
 from kartrl.processes.child import kill_orphans, start_process, tell_exit
-from kartrl.processes.inbox import Inbox
 from kartrl.processes.output import outlast_readers
+from kartrl.processes.pipes import Inbox
 from kartrl.processes.spawn import follow_parent, start_method
 
 END_SECONDS = 5.0  # for a process to end after it is killed or its pipe is closed

@@ -16,7 +16,7 @@ from kartrl.metrics.episode_metrics import training_scalars
 from kartrl.metrics.hardware import Hardware
 from kartrl.metrics.records import EpisodeBatch, EpisodeRecord, Histograms, Record, Scalars, Video
 from kartrl.metrics.sinks import Sinks
-from kartrl.processes.pulse import Pulse
+from kartrl.processes.pipes import Pulse
 
 EPISODES_SECONDS = 5.0  # episodes are averaged over this long
 HARDWARE_SECONDS = 10.0

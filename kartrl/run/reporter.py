@@ -17,7 +17,7 @@ from kartrl.metrics.records import EpisodeBatch, EpisodeRecord, Histograms, Reco
 from kartrl.metrics.terminal import Display, Status
 from kartrl.processes.backoff import STILL_SECONDS, Helper
 from kartrl.processes.child import ChildProcess
-from kartrl.processes.record_pipe import RecordPipe
+from kartrl.processes.pipes import RecordPipe
 from kartrl.processes.spawn import spawn
 from kartrl.run.run_folder import RunFolder
 from kartrl.training.trainer import Trainer

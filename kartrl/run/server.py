@@ -18,8 +18,8 @@ from kartrl.algorithms import heads_of
 from kartrl.config import Config
 from kartrl.envs.spec import EnvSpec
 from kartrl.errors import RunFailed, shortage
-from kartrl.hardware.allocator import keep_freed_memory
 from kartrl.hardware.devices import choose_device, learner_device
+from kartrl.hardware.machine import keep_freed_memory
 from kartrl.learning import checkpoint
 from kartrl.learning.checkpoint import Checkpoint
 from kartrl.learning.counters import Counters

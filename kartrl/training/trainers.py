@@ -4,19 +4,44 @@ import threading
 from collections.abc import Callable
 from fractions import Fraction
 
+import numpy as np
 import torch
 
+from kartrl.acting.published_weights import PublishedWeights
 from kartrl.acting.sizes import Sizes
 from kartrl.config import Config
 from kartrl.envs.spec import EnvSpec
+from kartrl.hardware.streams import RoleStream
+from kartrl.models import ActorCritic, for_inference
 from kartrl.replay import Mixture, make_mixture
 from kartrl.replay.replay_folder import most_on_disk
 from kartrl.sizing.memory import replay_shape
-from kartrl.training.embedding import Embedding
 from kartrl.training.meter import LearnerIdle
 from kartrl.training.replay_source import AlternatingSource, MixedSource
 from kartrl.training.sources import BatchSource
 from kartrl.training.trainer import Trainer, TrainerThread
+
+PART = 256  # observations that go through the network at once, for their features
+
+
+class Embedding:
+    """The policy encoder's features of observations, from a copy of the network that tracks the published weights.
+
+    One thread at a time may call it.
+    """
+
+    def __init__(self, network: ActorCritic, weights: PublishedWeights) -> None:
+        self._network, self._weights = for_inference(network), weights
+        self._device = next(iter(network.parameters())).device
+        self._version, self._stream = -1, RoleStream(self._device)
+
+    @torch.no_grad()
+    def __call__(self, observation: np.ndarray) -> np.ndarray:
+        """Observations [N, ...] -> float32 [N, F]."""
+        network, parts = self._network, torch.from_numpy(np.ascontiguousarray(observation)).split(PART)
+        with self._stream.current():
+            self._version = self._weights.fetch(network, self._version, self._stream)
+            return np.concatenate([network.features(part.to(self._device)).float().cpu().numpy() for part in parts])
 
 
 class Training:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kartrl.acting.agent_group import AgentGroup, Mailbox, Stopped
 from kartrl.acting.slab import FINISHED, Slab, SlabShape
 from kartrl.metrics.stopwatch import AGENT_STAGES, Stopwatch
-from kartrl.processes.index_queue import IndexQueue
+from kartrl.processes.pipes import IndexQueue
 
 CONTEXT = multiprocessing.get_context("spawn")
 

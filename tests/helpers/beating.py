@@ -2,7 +2,7 @@
 
 import time
 
-from kartrl.processes.pulse import Pulse
+from kartrl.processes.pipes import Pulse
 
 
 def live(signs):

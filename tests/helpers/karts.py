@@ -7,7 +7,7 @@ import gymnasium
 import numpy as np
 
 from kartrl.kart.block import Block
-from kartrl.kart.circuit_map import circuit_block
+from kartrl.kart.circuits.states import circuit_block
 from kartrl.kart.env import KartEnv
 from kartrl.kart.game_files import BUNDLED, GAMES, circuits
 

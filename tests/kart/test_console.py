@@ -17,7 +17,7 @@ from kartrl.console.libretro import ALL, BUTTONS, Emulator
 from kartrl.console.snes9x_shortcuts import SNES9X
 from kartrl.console.states import read_state
 from kartrl.errors import UserError
-from kartrl.kart.circuit_map import circuit_map
+from kartrl.kart.circuits.states import circuit_map
 from kartrl.kart.console import KartConsole
 from kartrl.kart.game import load_game
 from kartrl.kart.game_files import BUNDLED, GAMES, core_file

@@ -9,7 +9,7 @@ from commands import wait_for
 
 from kartrl.errors import RunFailed
 from kartrl.processes.backoff import STRIKES, Helper
-from kartrl.processes.index_queue import readable
+from kartrl.processes.pipes import readable
 from kartrl.processes.spawn import spawn
 
 CONTEXT = multiprocessing.get_context("spawn")

@@ -13,7 +13,7 @@ import pytest
 from commands import ROOT, has_ended, wait_for
 
 from kartrl import __version__
-from kartrl.processes.record_pipe import RecordPipe
+from kartrl.processes.pipes import RecordPipe
 from kartrl.processes.socket_folder import LONGEST, RAYS, make_socket_folder
 from kartrl.processes.spawn import CHANGED
 

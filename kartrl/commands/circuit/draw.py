@@ -15,11 +15,11 @@ from kartrl.commands.circuit.named import (
 )
 from kartrl.errors import UserError
 from kartrl.files import output_file
-from kartrl.kart.circuit_map import circuit_block
 from kartrl.kart.circuits import draw
 from kartrl.kart.circuits.checks import find_faults
 from kartrl.kart.circuits.format import read
 from kartrl.kart.circuits.ground import compile_block
+from kartrl.kart.circuits.states import circuit_block
 from kartrl.kart.game_files import circuits
 from kartrl.metrics.video import png
 

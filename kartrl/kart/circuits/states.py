@@ -1,11 +1,16 @@
-"""Start states: the console's state with a circuit's block in its memory, before the first tick."""
+"""Start states: the console's state with a circuit's block in its memory, before the first tick; and their maps."""
 
 from contextlib import closing
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
 
 from kartrl.errors import UserError
 from kartrl.kart.block import BANK, Block
 from kartrl.kart.console import STANDING, KartConsole
-from kartrl.kart.game_files import BUNDLED, GAMES
+from kartrl.kart.game_files import BUNDLED, GAMES, must_isolate
 
 BOOT, SETTLE = 60, 60  # frames until the console has booted, until a selected circuit is loaded
 FROM_MEMORY = 255  # value of `select`: use the block in memory
@@ -40,3 +45,16 @@ def start_state(console: KartConsole, block: Block) -> bytes:
         raise UserError(f"the game rejects the circuit {block.title}")
     console.set_value("ticks", 0)
     return console.save()
+
+
+@cache
+def circuit_block(game_folder: Path, circuit: str) -> Block | None:
+    """The block in a circuit's start state; None for a cartridge. `circuit` may be the path of a `.state` file."""
+    with closing(KartConsole(game_folder, circuit, must_isolate(game_folder, circuit))) as console:
+        return console.block()
+
+
+def circuit_map(game_folder: Path, circuit: str) -> npt.NDArray[np.uint8] | None:
+    """The whole map from above, uint8 [1024, 1024, 3]; None for a cartridge."""
+    block = circuit_block(game_folder, circuit)
+    return None if block is None else block.image()

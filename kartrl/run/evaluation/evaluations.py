@@ -16,7 +16,7 @@ from kartrl.learning import checkpoint
 from kartrl.metrics.records import Confirmation, EpisodeRecord, Scalars, Video
 from kartrl.processes.backoff import STILL_SECONDS, Helper
 from kartrl.processes.child import ChildProcess
-from kartrl.processes.inbox import Inbox
+from kartrl.processes.pipes import Inbox
 from kartrl.processes.spawn import spawn
 from kartrl.run.run_folder import RunFolder
 

@@ -35,7 +35,7 @@ from kartrl.learning.checkpoint_file import NETWORK, CheckpointFile
 from kartrl.metrics.episode_metrics import evaluation_scalars
 from kartrl.metrics.records import Confirmation, EpisodeRecord, Scalars
 from kartrl.processes.interrupts import deferred
-from kartrl.processes.pulse import Pulse
+from kartrl.processes.pipes import Pulse
 from kartrl.processes.spawn import EVALUATOR, environments_hosted, yield_cores
 from kartrl.run.evaluation.files import GIF_FPS, EvaluationFiles, Film
 from kartrl.run.evaluation.turns import Turns, mixed

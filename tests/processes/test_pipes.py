@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from kartrl.processes.inbox import Inbox
+from kartrl.processes.pipes import Inbox
 
 
 @pytest.fixture
