@@ -7,17 +7,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from types import MappingProxyType
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from kartrl.config import Config, dump, read
 from kartrl.errors import UserError
 from kartrl.learning import checkpoint_file
 from kartrl.learning.checkpoint_file import CheckpointFile
 
-Level = TypeVar("Level")
 
-
-class BestCheckpoint(Generic[Level]):
+class BestCheckpoint:
     """Keeps the checkpoint with the highest score in a file.
 
     A checkpoint's score is the mean, over a fixed set of levels, of its mean return on each. An earlier file's score is
@@ -30,15 +28,13 @@ class BestCheckpoint(Generic[Level]):
     """
 
     def __init__(
-        self, path: Path, levels: Sequence[Level], config: Config, contents: Mapping[str, str] = MappingProxyType({})
+        self, path: Path, levels: Sequence[str], config: Config, contents: Mapping[str, str] = MappingProxyType({})
     ) -> None:
         self._path, self._levels, self._config = path, frozenset(levels), config
         self._contents = dict(contents)
         self._score = self._earlier_score()
 
-    def offer(
-        self, candidate: CheckpointFile, returns: Mapping[Level, Sequence[float]], confirmed: bool = False
-    ) -> bool:
+    def offer(self, candidate: CheckpointFile, returns: Mapping[str, Sequence[float]], confirmed: bool = False) -> bool:
         """Save `candidate`, with its score and the configuration of the evaluation, if it is the best so far.
 
         Args:

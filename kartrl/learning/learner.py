@@ -16,11 +16,10 @@ from kartrl.algorithms.clear import Cloning
 from kartrl.config import Config
 from kartrl.config.schedule import Schedule
 from kartrl.envs.spec import ActionSpec
-from kartrl.learning.adaptive_rate import adapt
 from kartrl.learning.diagnostics import PolicyProbe, describe
 from kartrl.learning.gradient_reducer import GradientReducer, OneLearner
 from kartrl.learning.graphed_loss import Capture, CudaCapture, GraphedLoss
-from kartrl.learning.optimizers import FACTOR, get_state, make_optimizer, set_state
+from kartrl.learning.optimizers import FACTOR, adapt, get_state, make_optimizer, set_state
 from kartrl.learning.update_threads import UpdateThreads
 from kartrl.models import ActorCritic, make_distribution, run
 from kartrl.models.mirror_symmetry import MirrorSymmetry

@@ -27,6 +27,9 @@ for _name in ("add_param_group", "load_state_dict", "state_dict", "zero_grad"):
     setattr(_method, "__dynamo_disable", _method)
 
 FACTOR = "rate_factor"  # factor of an adapted learning rate, kept in the optimizer's parameter group
+CHANGE = 1.5  # by which an update changes it
+TOLERANCE = 2.0  # no change while the KL is within this factor of the target
+FARTHEST = 30.0  # largest factor, and its inverse the smallest
 FUSED = frozenset({"adam", "adamw", "sgd"})  # in one pass over the parameters, two to six times as fast on a CPU
 FUSING = frozenset({"cpu", "cuda"})  # devices that can
 
@@ -60,6 +63,25 @@ def make_optimizer(section: Optimizer, parameters: Iterable[nn.Parameter]) -> to
     if section.kl_target:
         optimizer.param_groups[0][FACTOR] = torch.ones(())
     return optimizer
+
+
+def adapt(optimizer: torch.optim.Optimizer, target: float, divergences: Tensor) -> None:
+    """Change the learning rate's factor after an update that moved the policy too far or too little.
+
+    As rl_games and RSL-RL do for PPO: updates stay about equally large.
+
+    Args:
+        optimizer: made for a `kl_target`.
+        target: mean KL(before || after) of an update.
+        divergences: KL of this update as measured by each learner, float32 [learners]; NaN if it had no valid step.
+    """
+    divergence = float(divergences.nanmean())  # NaN, which changes nothing, if no learner had any
+    factor: Tensor = optimizer.param_groups[0][FACTOR]
+    if divergence > TOLERANCE * target:
+        factor /= CHANGE
+    elif divergence < target / TOLERANCE:
+        factor *= CHANGE
+    factor.clamp_(1 / FARTHEST, FARTHEST)
 
 
 def in_layout(gradient: Tensor | None, parameter: Tensor) -> Tensor | None:

@@ -19,7 +19,7 @@ def saved(agent_steps: int) -> CheckpointFile:
     return checkpoint.content_of(make_checkpoint(agent_steps))
 
 
-def best_checkpoint(path: Path, *overrides: str) -> BestCheckpoint[str]:
+def best_checkpoint(path: Path, *overrides: str) -> BestCheckpoint:
     return BestCheckpoint(path, CIRCUITS, read(overrides=["model.hidden_size=16", *overrides]))
 
 
