@@ -29,8 +29,10 @@ def replay_shape(config: Config, spec: EnvSpec, sizes: Sizes, started: bool = Fa
         started: the run's processes have been started, so this was called before, and there was room.
 
     Raises:
-        UserError: a replay cannot hold an unroll, or the replays take more memory than the run leaves free.
+        UserError: a replay cannot hold an unroll, or the network or the replays take more memory than is free.
     """
+    if not started:
+        _check_network(config, spec)
     length, section = sizes.unroll_length, config.replay
     if not config.replays:
         return None
@@ -75,6 +77,18 @@ def replay_shape(config: Config, spec: EnvSpec, sizes: Sizes, started: bool = Fa
             f"lower it"
         )
     return shape._replace(limit=max(limit, least)) if compressed else shape
+
+
+def _check_network(config: Config, spec: EnvSpec) -> None:
+    """Refuse a network whose weights and gradients do not fit."""
+    with torch.device("meta"):  # shapes without memory
+        network = ActorCritic(config.model, spec.observation, spec.action, heads_of(config))
+    weights = sum(parameter.numel() for parameter in network.parameters())
+    if (needed := 2 * 4 * weights) > (free := free_memory()):
+        raise UserError(
+            f"[model]: {weights:,} weights with their gradients would take {_text(needed)} of memory, and "
+            f"{_text(free)} are free; lower model.hidden_size or model.channels"
+        )
 
 
 def run_bytes(config: Config, spec: EnvSpec, sizes: Sizes) -> int:

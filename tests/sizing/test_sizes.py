@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from commands import assert_clear
 from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Tuple
 
 from kartrl.acting.sizes import slab_shape
@@ -38,6 +39,12 @@ def test_agents_of_one_environment_are_many():
     assert (sizes.agents, sizes.groups_per_agent, sizes.group_size) == (24, 1, 1)
     assert 12 <= sizes.min_groups <= 16, "at least half of the groups, and some for every core to step meanwhile"
     assert (sizes.training_blocks, sizes.trainers, sizes.torch_threads) == (24, 1, 1)
+
+
+def test_a_network_larger_than_memory_is_refused():
+    with pytest.raises(UserError, match=r"\[model\]: .* are free; lower model\.hidden_size") as refused:
+        choose_sizes(read(overrides=[*SMALL, "model.hidden_size=65536", "model.core=lstm"]), QUICK)
+    assert_clear(refused.value)
 
 
 @pytest.mark.parametrize(
