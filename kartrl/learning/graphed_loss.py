@@ -149,7 +149,8 @@ class _Graph:
         number = batch.trajectory.reward.shape[1]
         rows = [kept.narrow(axis, 0, number) for kept, axis in _tensors(self._batch)]
         torch._foreach_copy_(rows, [tensor for tensor, _ in _tensors(batch)])
-        self._batch.trajectory.valid[:, number:] = False
+        if padding := self._batch.trajectory.reward.shape[1] - number:  # 0 times what is not finite would not be 0
+            torch._foreach_zero_([kept.narrow(axis, number, padding) for kept, axis in _tensors(self._batch)])
         self._steps.copy_(torch.as_tensor(batch.steps))
         self._progress.fill_(self._algorithm.progress)
         self._deviation.fill_(self._algorithm.return_deviation)

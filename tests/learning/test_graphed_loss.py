@@ -88,6 +88,25 @@ def test_updates_by_graphs_are_those_without(algorithm, action, settings, device
     alike(updated(config, action, "cpu", None, trajectories), graphed)
 
 
+@pytest.mark.parametrize("device", ["cpu", GPU])
+def test_padding_keeps_nothing_of_a_batch_that_was_not_finite(device):
+    config = read(overrides=["algorithm.name=impala", "model.hidden_size=8"])
+    capture = Recorder(device)
+    learner = make_learner(config, make_network(config.model, plain(3), DISCRETE).to(device), DISCRETE, capture=capture)
+
+    def is_finite(size, factor=1.0):
+        trajectory = random_trajectory(DISCRETE, size=size, dtype=torch.float32)
+        trajectory = trajectory._replace(reward=factor * trajectory.reward)
+        moved = Trajectory(*(tensor.to(device) for tensor in trajectory))
+        with RoleStream(torch.device(device)).current():
+            return learner.update(moved, int(trajectory.valid.sum()), 0.0, lambda stage: None).finite
+
+    assert all(is_finite(8) for _ in range(graphed_loss.SEEN + 1))
+    assert not is_finite(8, float("nan"))
+    assert is_finite(5)
+    assert capture.graphs == 1
+
+
 def test_only_frequent_shapes_get_graphs_up_to_a_limit(monkeypatch):
     config = read(overrides=["algorithm.name=impala", "model.hidden_size=8", "model.core=lstm"])
     capture = Recorder("cpu")
