@@ -1,6 +1,6 @@
 """Peak memory (PSS) and CPU time of a command's whole process tree, by process; or of several at once.
 
-    python benchmarks/memory.py [--runs N] SECONDS kartrl train --plain ...
+    python benchmarks/memory.py [--runs 2] 60 kartrl train --plain ...
 
 Each gets SIGTERM after that many seconds. PSS counts a page that n processes share as 1/n of a page in each.
 """
