@@ -246,13 +246,16 @@ class RetroEnv(gymnasium.Env[Image, Any]):
     def _look(self, console: RetroConsole) -> Image:
         seen = console.cropped(self._crop, self._picture.gray)
         if not seen.size:
-            height, width = console.screen().shape[:2]
-            scenario = f"{self._section.scenario}.json" if self._wanted == "auto" else "[environment]"
-            raise UserError(
-                f"{self.game.name}: {scenario}: crop: {' '.join(map(str, self._crop))} is outside of the screen, which "
-                f"is {width} pixels wide and {height} high; set environment.crop, 0 0 0 0 for all of it"
-            )
+            raise self._misplaced(console, "outside")
         return self._picture.show(seen)
+
+    def _misplaced(self, console: RetroConsole, how: str) -> UserError:
+        height, width = console.screen().shape[:2]
+        scenario = f"{self._section.scenario}.json" if self._wanted == "auto" else "[environment]"
+        return UserError(
+            f"{self.game.name}: {scenario}: crop: {' '.join(map(str, self._crop))} is {how} of the screen, which "
+            f"is {width} pixels wide and {height} high; set environment.crop, 0 0 0 0 for all of it"
+        )
 
     def _info(self, console: RetroConsole) -> dict[str, Any]:
         shown = {} if self.render_mode is None else {PARTS: self._parts}
@@ -263,13 +266,17 @@ class RetroEnv(gymnasium.Env[Image, Any]):
         return None if self.console is None else self.console.screen()
 
     def check(self, state: str) -> None:
-        """Refuse a start state at which an episode would end at once.
+        """Refuse a start state at which an episode would end at once, and a crop of one's own that does not fit there.
 
         Raises:
             UserError: names it, or see `reset`.
         """
         self.reset(options={"state": state, "noop": 0})
         assert self.console is not None
+        height, width = self.console.screen().shape[:2]
+        crop = self._crop
+        if self.game.own and (crop.x + crop.width > width or crop.y + crop.height > height):
+            raise self._misplaced(self.console, "partly outside")
         if any(self.console.advance(0).done for _ in range(SETTLED)):
             raise UserError(
                 f"{self.game.name}: an episode at {self._level} ends at once: the condition `done` of "

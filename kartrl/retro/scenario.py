@@ -171,7 +171,8 @@ class _Reader:
         )
 
     def _crop(self, numbers: Any) -> Crop:
-        if len(numbers) != len(Crop._fields) or any(operator.index(number) < 0 for number in numbers):
+        valid = isinstance(numbers, list) and all(isinstance(number, int) and number >= 0 for number in numbers)
+        if not valid or len(numbers) != len(Crop._fields):
             raise UserError(f"{self._file}: crop: must be X, Y, WIDTH and HEIGHT, 0 or more, not {numbers!r}")
         return Crop(*numbers)
 

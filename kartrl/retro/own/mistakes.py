@@ -19,7 +19,8 @@ REWARD = {"variables": {ANY: TERM}, "time": TERM, "script": None}
 CONDITION: dict[str, Any] = {"condition": None, "variables": {ANY: MEASURE}, "script": None}
 CONDITION["nodes"] = {ANY: CONDITION}
 SCENARIO = {
-    **dict.fromkeys(("crop", "crops", "actions", "scripts")),
+    **dict.fromkeys(("crop", "actions", "scripts")),
+    "crops": [None],
     "reward": REWARD,
     "rewards": [REWARD],
     "done": CONDITION,
@@ -62,14 +63,20 @@ def check_integration(game: Game, scenario: str | None = "scenario") -> None:
     actions = content.get("actions", [])
     if not _nested(actions, 3) or not all(actions):
         raise UserError(f'{file}: actions must be groups of combinations of buttons, such as [[[], ["LEFT"], ["A"]]]')
+    rewards, done = content.get("rewards", [content.get("reward", {})]), content.get("done", {})
+    scripts = content.get("scripts", [])
+    if not _nested(scripts, 1) or (scripts and not any("script" in each for each in (done, *rewards))):
+        raise UserError(f'{file}: scripts must be the Lua files of a script in reward or done, such as ["reward.lua"]')
     for one, several in (("reward", "rewards"), ("crop", "crops")):
         if one in content and several in content:
             raise UserError(f"{file}: {one} has no effect beside {several}; leave out one of them")
     ranges = {name: found for name, of in info.items() if (found := _range(of)) is not None}
-    for reward in content.get("rewards", [content.get("reward", {})]):
+    for reward in rewards:
+        if not any(reward.get("time", {"reward": 1}).get(factor) for factor in ("reward", "penalty")):
+            raise UserError(f"{file}: reward.time: has no effect without reward")
         for name, spec in reward.get("variables", {}).items():
             _check_term(spec, ranges.get(name), f"{file}: reward.variables.{name}")
-    _check_condition(content.get("done", {}), ranges, f"{file}: done")
+    _check_condition(done, ranges, f"{file}: done")
 
 
 def _nested(content: Any, depth: int) -> bool:
@@ -168,7 +175,7 @@ def _check_term(spec: Mapping[str, Any], values: Range | None, key: str) -> None
 def _check_condition(spec: Mapping[str, Any], ranges: Mapping[str, Range], key: str) -> None:
     for name, of in spec.get("variables", {}).items():
         measured = _measured(of, ranges.get(name), delta=False)
-        if not _can_hold(of, measured, f"{key}.variables.{name}"):
+        if of.get("op") is not None and not _can_hold(of, measured, f"{key}.variables.{name}"):
             low, high = measured or (0, 0)
             raise UserError(f"{key}.variables.{name}: op {of['op']} never holds: what it measures is {low} to {high}")
     for name, node in spec.get("nodes", {}).items():
