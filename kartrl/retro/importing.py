@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from kartrl.console.roms import INES_HEADER, hash_of
 from kartrl.errors import UserError
-from kartrl.files import make_private, write_private
+from kartrl.files import explained, make_private, write_private
 from kartrl.retro.library import folders, game_in, imported_folder
 
 LARGEST = 64 * 1024 * 1024  # bytes of a file; the largest ROM of these consoles has half of that
@@ -98,13 +98,9 @@ def _import(source: str, data: bytes, others: Mapping[str, Install]) -> Iterator
                 yield Found(source, name, None, str(error))
                 continue
             file = imported_folder() / name / f"rom.{game.system.endings[0]}"
-            try:
+            with explained(file, "write", "set KARTRL_DATA to another folder"):
                 make_private(file.parent)
                 write_private(file, rom)
-            except OSError as error:
-                raise UserError(
-                    f"{file}: cannot write ({error.strerror}); set KARTRL_DATA to another folder"
-                ) from error
             yield Found(source, name, file, "")
 
 

@@ -12,7 +12,7 @@ from kartrl.console.libretro import BUTTONS, Image
 from kartrl.console.movie import Movie, read_movie, write_movie
 from kartrl.console.picture import beside, shaped
 from kartrl.errors import UserError
-from kartrl.files import unused_file
+from kartrl.files import ANOTHER, explained, unused_file
 from kartrl.metrics.video import Mp4Writer
 from kartrl.retro.console import RetroConsole
 from kartrl.retro.env import FPS
@@ -337,14 +337,11 @@ def film(shown: Play, output: Path) -> Path:
     Raises:
         UserError: it cannot be written.
     """
-    try:
-        with unused_file(output) as file, Mp4Writer(file, FPS) as video:
+    with explained(output, "write", ANOTHER), unused_file(output) as file, Mp4Writer(file, FPS) as video:
+        video.add(shown.picture())
+        while not shown.over:
+            shown.tick()
             video.add(shown.picture())
-            while not shown.over:
-                shown.tick()
-                video.add(shown.picture())
-        if shown.rival is not None:
-            print(shown.compared())
-        return file
-    except OSError as error:
-        raise UserError(f"{output}: cannot write ({error.strerror or error}); choose another file with -o") from error
+    if shown.rival is not None:
+        print(shown.compared())
+    return file

@@ -1,8 +1,8 @@
 """The flow of `kartrl race`: the races, their film, and what is printed."""
 
 import argparse
-import contextlib
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,8 +14,8 @@ from kartrl.commands.race.entries import open_contest
 from kartrl.commands.shared.progress import Progress
 from kartrl.commands.shared.results import console_for, print_results
 from kartrl.errors import UserError
-from kartrl.files import output_file, safe_name, unused_file
-from kartrl.metrics.tables import Line, fitted
+from kartrl.files import ANOTHER, explained, output_file, safe_name, unused_file
+from kartrl.metrics.tables import Line, fitted, say
 from kartrl.metrics.video import Mp4Writer, png
 from kartrl.viewer.podium import Contest, Result, draw_podium, draw_points, places_of, points_of
 from kartrl.viewer.window import Canvas
@@ -62,8 +62,7 @@ def race(options: argparse.Namespace) -> None:
             total = Ended("grand prix", standing, _totals(ended), [[] for _ in standing], [])
             _print(total.level, [], total, console)
     if video is not None:
-        text = f"Video: {video}\nPodium: {video.with_suffix('.png')}"
-        console.print(text, highlight=False, markup=False, soft_wrap=True)
+        say(console, f"Video: {video}\nPodium: {video.with_suffix('.png')}")
     races = [{"level": one.level, "results": _rows(one)} for one in ended]
     rows = ({"level": one.level, **row} for one in ended for row in _rows(one))
     points = _ranked(standing, _totals(ended))
@@ -74,24 +73,21 @@ def _film(
     contest: Contest, wanted: Path, choices: Choices, camera: int | None, console: Console
 ) -> tuple[Path, list[Ended]]:
     """Race and film; returns the film. After an exception, such as Ctrl-C, none is left."""
-    try:
-        with contextlib.closing(Canvas()) as canvas, unused_file(wanted, ".png") as video:
-            with Progress(console, None) as progress, Mp4Writer(video, contest.fps) as mp4:
-                contest.prepare(*choices, progress.tell)
+    with explained(wanted, "write", ANOTHER), closing(Canvas()) as canvas, unused_file(wanted, ".png") as video:
+        with Progress(console, None) as progress, Mp4Writer(video, contest.fps) as mp4:
+            contest.prepare(*choices, progress.tell)
 
-                def add(frame: np.ndarray) -> None:
-                    progress.tell(f"filming, {mp4.frames / contest.fps:.0f} s")
-                    mp4.add(frame)
+            def add(frame: np.ndarray) -> None:
+                progress.tell(f"filming, {mp4.frames / contest.fps:.0f} s")
+                mp4.add(frame)
 
-                ended = _race(contest, canvas, add, camera)
-                title = ended[0].level if len(ended) == 1 else "Grand prix"
-                draw_podium(canvas, title, _standing(ended), contest.pictures)
-                for _ in range(round(PODIUM_SECONDS * contest.fps)):
-                    add(canvas.pixels())
-            video.with_suffix(".png").write_bytes(png(canvas.pixels()))
-            return video, ended
-    except OSError as error:
-        raise UserError(f"{wanted}: cannot write ({error.strerror or error}); choose another file with -o") from error
+            ended = _race(contest, canvas, add, camera)
+            title = ended[0].level if len(ended) == 1 else "Grand prix"
+            draw_podium(canvas, title, _standing(ended), contest.pictures)
+            for _ in range(round(PODIUM_SECONDS * contest.fps)):
+                add(canvas.pixels())
+        video.with_suffix(".png").write_bytes(png(canvas.pixels()))
+        return video, ended
 
 
 def _race(

@@ -10,6 +10,7 @@ from typing import Any
 
 from kartrl.console.roms import sha1
 from kartrl.errors import UserError
+from kartrl.files import explained
 from kartrl.retro.console import RetroConsole
 from kartrl.retro.importing import LARGEST
 from kartrl.retro.library import NOT_RUN, Game, game_in
@@ -61,14 +62,12 @@ def begin_integration(folder: Path, rom: Path) -> None:
 
 
 def _read(rom: Path) -> bytes:
-    try:
+    with explained(rom, "read this ROM"):
         if not rom.is_file() and rom.exists():
             raise UserError(f"{rom}: not a file; name the ROM in it")
         if rom.stat().st_size > LARGEST:
             raise UserError(f"{rom}: too large for a ROM")
         data = rom.read_bytes()
-    except OSError as error:
-        raise UserError(f"{rom}: cannot read this ROM ({error.strerror})") from error
     if data.startswith(b"PK\3\4"):
         raise UserError(f"{rom}: an archive; unpack the ROM first")
     return data
