@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kartrl.acting.shared_tensors import SharedTensors
+from kartrl.hardware.shared_tensors import SharedTensors
 from kartrl.learning.counters import Counters
 from kartrl.metrics.stopwatch import WORKER_STAGES
 

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kartrl.acting.messages import ActingState, EpisodeEnd, Failure
-from kartrl.acting.shared_tensors import SharedTensors
 from kartrl.acting.sizes import Sizes
 from kartrl.config import Config
 from kartrl.envs.spec import EnvSpec
 from kartrl.errors import RunFailed, UserError
+from kartrl.hardware.shared_tensors import SharedTensors
 from kartrl.learners import learner_process
 from kartrl.processes.child import LOOK_SECONDS, ChildProcess, tell_exit
 from kartrl.processes.pipes import Inbox

@@ -11,7 +11,6 @@ import torch
 from kartrl.acting.agent import telling
 from kartrl.acting.messages import ActingState
 from kartrl.acting.recorded_work import capture_for
-from kartrl.acting.shared_tensors import SharedTensors
 from kartrl.acting.sizes import Sizes
 from kartrl.algorithms import heads_of
 from kartrl.config import Config
@@ -19,6 +18,7 @@ from kartrl.envs.spec import EnvSpec
 from kartrl.errors import RunFailed
 from kartrl.hardware.devices import learner_device
 from kartrl.hardware.machine import keep_freed_memory
+from kartrl.hardware.shared_tensors import SharedTensors
 from kartrl.learning.counters import Counters
 from kartrl.learning.gradient_reducer import SeveralLearners
 from kartrl.learning.learner import LearnerState, make_learner

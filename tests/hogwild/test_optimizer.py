@@ -4,10 +4,10 @@ import pytest
 import torch
 from gymnasium.spaces import Discrete
 
-from kartrl.acting.shared_tensors import SharedTensors
 from kartrl.config import Model, Optimizer
 from kartrl.envs.observation_spec import plain
 from kartrl.envs.spec import ActionSpec
+from kartrl.hardware.shared_tensors import SharedTensors
 from kartrl.hogwild.optimizer import HogwildOptimizer
 from kartrl.learning.optimizers import first_state, get_state, hold_state, make_optimizer
 from kartrl.models import ActorCritic

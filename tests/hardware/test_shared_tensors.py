@@ -3,8 +3,8 @@
 import torch
 from gymnasium.spaces import Discrete
 
-from kartrl.acting.shared_tensors import SharedTensors
 from kartrl.envs.observation_spec import plain
+from kartrl.hardware.shared_tensors import SharedTensors
 from kartrl.processes.spawn import start_method
 
 ADDED = 20_000
