@@ -103,7 +103,7 @@ def make_parser() -> Parser:
 
 
 def _complete(parser: Parser) -> None:
-    """Print how the command line that a shell sends could go on, and exit; see `argcomplete`."""
+    """Print how the command line that a shell sends could continue, and exit; see `argcomplete`."""
     from kartrl.commands.list import levels
     from kartrl.config import Run, presets, read
     from kartrl.config.ini import preset_ids

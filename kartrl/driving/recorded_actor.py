@@ -1,12 +1,18 @@
 """An actor without PyTorch: it runs a network that has been recorded (see `kartrl.acting.program`)."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from kartrl.acting.program import Program, Runner, draw, still
-from kartrl.envs.spec import ActionSpec
+from kartrl.acting.program import Node, Program, Runner, draw, still
+
+if TYPE_CHECKING:
+    from kartrl.envs.observation_spec import ObservationSpec
+    from kartrl.envs.spec import ActionSpec
+    from kartrl.models import ActorCritic
 
 
 class Recorded(NamedTuple):
@@ -14,6 +20,15 @@ class Recorded(NamedTuple):
 
     programs: Mapping[int, Program]  # by the number of observations
     weights: np.ndarray  # float32 [n], the published ones
+
+
+def graph_of(policy: ActorCritic | Recorded, observation: ObservationSpec) -> list[Node]:
+    """The operations of a network, for TensorBoard's graph."""
+    if isinstance(policy, Recorded):
+        return next(iter(policy.programs.values())).graph()
+    from kartrl.acting import recording  # loads PyTorch
+
+    return recording.graph_of(policy, observation)
 
 
 class RecordedActor:

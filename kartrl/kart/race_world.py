@@ -1,4 +1,4 @@
-"""The results of the kart's races: laps, places, and how they are told and tabulated."""
+"""The results of the kart's races: laps, places, and how they are reported and tabulated."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ class Progress:
 
     In a resumed run, `run.schedules` decides where they are at that moment: where they stood (a learning rate never
     rises again), at their start, or where they would be if the run had begun with the present limits. From there they
-    go on evenly, and end with these limits.
+    continue evenly, and end with these limits.
 
     Args:
         before: the counters of the resumed checkpoint; zeros in a new run.

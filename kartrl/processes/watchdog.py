@@ -4,7 +4,7 @@ from kartrl.errors import RunFailed
 
 PATIENCE = 2.0  # multiple of the longest time that something may take after which the run gives up
 SUSPENDED_SECONDS = 3.0  # between two looks at messages, which are half a second apart
-STUCK_SECONDS = 10.0  # without an update before the user is told, unless an earlier one took as long
+STUCK_SECONDS = 10.0  # without an update before a line reports it, unless an earlier one took as long
 
 
 class Watchdog:

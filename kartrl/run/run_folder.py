@@ -119,7 +119,7 @@ class RunFolder:
         return f"{earlier} has been moved to {shown(place)}; training continues there" if moved else None
 
     def _replace(self, earlier: Path) -> str | None:
-        """See `follow`; a failure is told once."""
+        """See `follow`; a failure is reported once."""
         path, lock, descriptor, first = self.path, self._lock, self._descriptor, not self._lost
         try:
             self.path = make_unused(path)

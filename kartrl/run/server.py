@@ -305,7 +305,7 @@ class Server:
                 with contextlib.suppress(TimeoutError):
                     self._trainer.state(2 * self._join_seconds)
             self._save_state(self._trainer.good)
-        except Exception as error:  # of a lost GPU, for instance; what has ended the run is told
+        except Exception as error:  # of a lost GPU, for instance; what has ended the run is reported
             self._saves.fail(" ".join(str(error).split())[:200])
 
     def _follow(self, patience: float) -> None:

@@ -22,7 +22,7 @@ from kartrl.processes.spawn import environments_hosted
 if TYPE_CHECKING:
     from kartrl.acting.sizes import Sizes
 
-LONG_SECONDS = 10.0  # until the first update, of which the user is told before
+LONG_SECONDS = 10.0  # until the first update, which are reported before
 
 
 def inspect_env(config: Config) -> EnvSpec:

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
-from kartrl.acting.program import Node, Program
+from kartrl.acting.program import Program
 from kartrl.config import Config
 from kartrl.driving.driver import Driver
 from kartrl.driving.episodes import Start
 from kartrl.driving.levels import drive_levels, load_policy
-from kartrl.driving.recorded_actor import Recorded
+from kartrl.driving.recorded_actor import Recorded, graph_of
 from kartrl.envs.episode import Drive, Episode
 from kartrl.envs.named_modules import named_modules, trust_here
 from kartrl.envs.observation_spec import ObservationSpec
@@ -99,15 +99,6 @@ def run(
 
 def _end(_number: int, _frame: FrameType | None) -> NoReturn:
     raise SystemExit(0)
-
-
-def _graph(policy: "ActorCritic | Recorded", loaded: CheckpointFile) -> list[Node]:
-    """The graph of the network that is evaluated."""
-    if isinstance(policy, Recorded):
-        return next(iter(policy.programs.values())).graph()
-    from kartrl.acting.recording import graph_of  # loads PyTorch
-
-    return graph_of(policy, ObservationSpec.from_json(loaded.about["observation"]))
 
 
 class Evaluator:
@@ -223,7 +214,7 @@ class Evaluator:
         for tag, shown in tags.items():
             self._pulse.beat()
             film = films[shown].pictures if films else []
-            graph = partial(_graph, driver.policy, loaded)
+            graph = partial(graph_of, driver.policy, ObservationSpec.from_json(loaded.about["observation"]))
             video = self._files.write(loaded.counters, tag, word, pictures[shown], film, graph)
             if video is not None and self._config.run.tracker != "none":
                 self._server.send(video)
