@@ -115,7 +115,7 @@ class OwnPredictor:
         self._waiting: list[int] = []
 
     def request(self, group: int) -> None:
-        """Take note of a group's request. It counts as answered, as the agent itself has to continue: or it is stalled."""
+        """Take note of a group's request. It counts as answered, as the agent must continue: else it is stalled."""
         self._slab.answered[group] = self._slab.requested[group]
         self._waiting.append(group)
 
