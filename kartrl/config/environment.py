@@ -45,7 +45,7 @@ def _crop(value: Any) -> Any:
         x = y = width = height = -1
     if not all(0 <= side <= LARGEST_IMAGE for side in (x, y, width, height)):
         raise ValueError(f"must be X Y WIDTH HEIGHT, four whole numbers from 0 to {LARGEST_IMAGE},")
-    return x, y, width, height
+    return Crop(x, y, width, height)
 
 
 class View(NamedTuple):
@@ -103,7 +103,7 @@ class Environment(Section):
         "auto",
         description="one grey channel instead of three colour channels; auto: kart, Atari and retro true, else false",
     )
-    crop: Annotated[tuple[int, int, int, int], BeforeValidator(_crop)] | Auto = Field(
+    crop: Annotated[Crop, BeforeValidator(_crop)] | Auto = Field(
         "auto",
         description="X Y WIDTH HEIGHT of the image that is observed, before it is scaled; 0 as width or height: to "
         "the edge; auto: retro the scenario's, else all of it",
@@ -146,8 +146,7 @@ class Environment(Section):
     def view(self, usual: View) -> View:
         """The keys of a `View`; where they are auto, the usual ones."""
         given = (getattr(self, key) for key in View._fields)
-        view = View._make(own if mine == "auto" else mine for own, mine in zip(usual, given, strict=True))
-        return view if self.crop == "auto" else view._replace(crop=self.seen)
+        return View._make(own if mine == "auto" else mine for own, mine in zip(usual, given, strict=True))
 
     def seen_as(self, usual: View, kept: Container[str] = ()) -> "Environment":
         """A copy with the usual keys of a `View` where they are auto, but for those `kept`, and the crop."""
@@ -157,7 +156,7 @@ class Environment(Section):
     @property
     def seen(self) -> Crop:
         """The part of images that is observed, without a scenario's."""
-        return Crop() if self.crop == "auto" else Crop(*self.crop)
+        return Crop() if self.crop == "auto" else self.crop
 
     @property
     def frames(self) -> int:

@@ -232,7 +232,7 @@ def start_episode(env: Env, options: dict[str, Any], seed: int) -> Generator[Ste
 
 
 def restriction_of(envs: Sequence[Env], now: Sequence[Step]) -> np.ndarray | None:
-    """Which actions are legal in these steps of as many environments, float32 [N, P]; None if none of them says so."""
+    """Which actions are legal in these steps of as many environments, float32 [N, P]; None if none has a mask."""
     given = [step.info.get(masks.KEY) for step in now]
     if all(mask is None for mask in given):
         return None

@@ -5,6 +5,7 @@ observation, and the step after it ignores its action and returns the first obse
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import gymnasium
@@ -148,7 +149,7 @@ class AtariGroup:
         from ale_py.vector_env import AtariVectorEnv
 
         view = section.view(USUAL)
-        height, width, self._crop = scaled(view, _screen(spec.kwargs["game"]))
+        height, width, self._crop = scaled(view, partial(_screen, spec.kwargs["game"]))
         self.env = AtariVectorEnv(
             num_envs=size,
             num_threads=1,

@@ -177,7 +177,7 @@ def _nearest(wanted: str) -> list[str]:
 def _atari(env: Env, noop_max: int, view: View, limit: int) -> Env:
     rows, columns = env.unwrapped.ale.getScreenDims()  # type: ignore[attr-defined]
     screen = spaces.Box(0, 255, (rows, columns) if view.grayscale else (rows, columns, 3), np.uint8)
-    height, width, crop = scaled(view, (rows, columns))
+    height, width, crop = scaled(view, lambda: (rows, columns))
     processed = wrappers.AtariPreprocessing(
         # of its observations only the shape is used
         wrappers.TransformObservation(Begin(env, noop_max), lambda memory: memory, screen),

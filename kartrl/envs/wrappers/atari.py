@@ -7,7 +7,7 @@
 - In training, the loss of a life ends the episode for the learner, and the step after it only begins the next one.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import gymnasium
@@ -43,13 +43,13 @@ def step_limit(kwargs: Mapping[str, Any], frame_skip: int) -> int:
     return min(-(-(frames or UNLIMITED) // frame_skip), UNLIMITED if steps in (None, -1) else steps)
 
 
-def scaled(view: View, screen: Sequence[int]) -> tuple[int, int, Crop]:
+def scaled(view: View, screen: Callable[[], tuple[int, int]]) -> tuple[int, int, Crop]:
     """Height and width of the whole screen at the scale of the view, and what is observed of it.
 
     ale-py scales whole screens, so all of it must be whole pixels.
 
     Args:
-        screen: rows and columns, of 210 or 250 and 160.
+        screen: returns its rows, 210 or 250, and columns, 160; called if a part is observed.
 
     Raises:
         UserError: it is not, or nothing is observed.
@@ -57,15 +57,15 @@ def scaled(view: View, screen: Sequence[int]) -> tuple[int, int, Crop]:
     crop = view.seen
     if crop == Crop():
         return view.height, view.width, Crop()
-    sides = []
+    (rows, columns), sides = screen(), []
     for name, begin, side, seen, whole in (
-        ("height", crop.y, crop.height, view.height, screen[0]),
-        ("width", crop.x, crop.width, view.width, screen[1]),
+        ("height", crop.y, crop.height, view.height, rows),
+        ("width", crop.x, crop.width, view.width, columns),
     ):
         side = min(side or whole, whole - begin)
         if side <= 0:
             raise UserError(
-                f"environment.crop: {' '.join(map(str, crop))} is outside of the screen, {screen[1]} x {screen[0]}"
+                f"environment.crop: {' '.join(map(str, crop))} is outside of the screen, {columns} x {rows}"
             )
         if (whole * seen) % side or (begin * seen) % side:
             fitting = [other for other in range(1, side + 1) if not ((whole * other) % side or (begin * other) % side)]

@@ -59,7 +59,7 @@ def run(
     most_envs: int = MOST_ENVS,
     programs: Mapping[int, Program] | None = None,
 ) -> None:
-    """Body of the evaluator process; ends on SIGTERM, when its parent is gone, or when it is told that training ended.
+    """Body of the evaluator process; ends on SIGTERM, when its parent is gone, or when its server reports the end.
 
     At its start and every `config.evaluation.minutes`, if there is a new checkpoint, it drives on at most
     `config.evaluation.levels` train and as many test levels. If there are more, the train levels are always the same
