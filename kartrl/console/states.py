@@ -23,7 +23,7 @@ def read_state(file: Path, rom: str = "") -> bytes:
     """Read and unpack the emulator state in `file`.
 
     Args:
-        rom: hash of the game's ROM, of which the state must be if it tells; "": of any.
+        rom: hash of the game's ROM, of which the state must be if it names one; "": of any.
 
     Raises:
         UserError: it cannot be read, is not complete gzip, is empty, unpacks to more than `STATE_LIMIT` bytes, or is of
@@ -62,7 +62,7 @@ def write_state(file: Path, state: bytes, rom: str = "") -> None:
     """Write a start state atomically, readable by its owner only.
 
     Args:
-        rom: hash of the game's ROM; "": it is not told.
+        rom: hash of the game's ROM; "": the file names none.
 
     Raises:
         UserError: the file cannot be written.
