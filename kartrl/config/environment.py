@@ -4,7 +4,7 @@ import re
 from collections.abc import Container
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 from kartrl.config.section import Actions, Bounds, Section, Words, split_words
 
@@ -103,7 +103,7 @@ class Environment(Section):
         "auto",
         description="one grey channel instead of three colour channels; auto: kart, Atari and retro true, else false",
     )
-    crop: Annotated[Crop, BeforeValidator(_crop)] | Auto = Field(
+    crop: Annotated[Crop, BeforeValidator(_crop), WithJsonSchema({"type": "crop"})] | Auto = Field(
         "auto",
         description="X Y WIDTH HEIGHT of the image that is observed, before it is scaled; 0 as width or height: to "
         "the edge; auto: retro the scenario's, else all of it",

@@ -18,6 +18,7 @@ _KINDS = {
     "number": "number",
     "boolean": "true or false",
     "string": "text",
+    "crop": "four whole numbers",
     "schedule": "number, or linear START END, or polynomial START END",
 }
 _LIMITS = {
