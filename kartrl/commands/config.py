@@ -82,9 +82,9 @@ def _explain(config: Config, options: argparse.Namespace, files: list[str]) -> N
         print(textwrap.fill(text, WIDTH, initial_indent=start, subsequent_indent=" " * len(start)))
 
 
-def _other(run: str) -> Config:
+def _other(run: str) -> Config | None:
     if not run:
-        return Config()
+        return None
     from kartrl.run.folders import config_of, find_run  # loads torch
 
     return config_of(find_run(run))

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from pydantic import Field, SerializeAsAny, ValidationInfo, create_model, field_validator
+from pydantic import Field, SerializeAsAny, ValidationInfo, create_model, field_validator, model_validator
 
 from kartrl.config.algorithms import ALGORITHMS, Algorithm, AlgorithmSection
 from kartrl.config.chosen import is_auto
@@ -46,6 +46,15 @@ class Config(_WithAlgorithms):
     laser: Laser = Laser()
     optimizer: Optimizer = Optimizer()
     evaluation: Evaluation = Evaluation()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _defaults_of_its_world(cls, values: Any) -> Any:
+        environment = dict(values.get("environment", {})).get("id", Environment().id)
+        for name, keys in settings_of(environment).defaults.items():
+            if not isinstance(given := values.get(name, {}), Section):
+                values = values | {name: {**keys, **given}}
+        return values
 
     @field_validator("world", mode="before")
     @classmethod

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from kartrl.config import arguments
 from kartrl.config.chosen import unchosen
 from kartrl.config.config import Config
+from kartrl.config.environment import Environment
 from kartrl.config.ini import dump, find_file, parse, read, refuse_other_worlds
 from kartrl.config.wording import nearest
 from kartrl.config.worlds import settings_of
@@ -38,13 +39,18 @@ class Change(NamedTuple):
     there: str | None
 
 
-def changes(config: Config, other: Config) -> list[Change]:
+def changes(config: Config, other: Config | None = None) -> list[Change]:
     """The keys of `config` whose values differ from those of `other`, in the order of the file.
 
-    Values are compared, not their spelling, and what `auto` chose counts as `auto`.
+    Without `other`, from the defaults of its world and the default `environment.id`. Values are compared, not their
+    spelling, and what `auto` chose counts as `auto`.
     """
-    new, old = (_texts(read(base=dump(unchosen(one)))) for one in (config, other))  # so that 60 is 60.0
-    if settings_of(config.environment.id) != settings_of(other.environment.id):  # a world's sections: from its defaults
+    new, old = (_texts(read(base=dump(unchosen(one)))) for one in (config, other or _defaults(config)))  # 60 is 60.0
+    if other is None:
+        old["environment"]["id"] = Environment().id
+    elif settings_of(config.environment.id) != settings_of(
+        other.environment.id
+    ):  # a world's sections: from its defaults
         common = Config.model_fields.keys() - {"levels"}
         old = {name: keys for name, keys in old.items() if name in common} | {
             name: keys for name, keys in _texts(read(base=dump(_defaults(config)))).items() if name not in common
@@ -57,7 +63,7 @@ def changes(config: Config, other: Config) -> list[Change]:
     return found
 
 
-def difference(config: Config, other: Config) -> str:
+def difference(config: Config, other: Config | None = None) -> str:
     """The `changes` as INI text that makes `config` of `other`, with the values there in comments."""
     lines = []
     for section, differing in itertools.groupby(changes(config, other), lambda change: change.section):
@@ -85,7 +91,7 @@ def explain(config: Config, name: str, files: Sequence[str], overrides: Sequence
         {f"{section}.{key}": value for section, keys in _texts(one).items() for key, value in keys.items()}
         for one in (_defaults(config), config)
     )
-    default["environment.id"] = Config().environment.id
+    default["environment.id"] = Environment().id
     if _may_be_set(config, *name.partition(".")[::2]):
         values.setdefault(name, "not set")
     found = [key for key in values if name in (key, key.partition(".")[2])]

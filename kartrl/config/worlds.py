@@ -1,7 +1,7 @@
 """What each world brings to the configuration, by `environment.id`: the only place that knows worlds by name."""
 
 import importlib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from kartrl.config.levels import LevelSyntax
@@ -27,6 +27,8 @@ class WorldSettings(NamedTuple):
     sections: type[WorldSections] = WorldSections
     levels: LevelSyntax | None = None
     """None: it has no levels."""
+    defaults: Mapping[str, Mapping[str, str]] = {}
+    """Section -> key -> text: defaults of the sections that all worlds share, where this world's are others."""
 
 
 GYMNASIUM = WorldSettings("kartrl.envs.worlds:GymnasiumWorld")

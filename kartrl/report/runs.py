@@ -131,7 +131,7 @@ def changed(runs: Runs) -> Table:
                 chosen = {(it.section, it.key) for it in changes(config, fitted)}
                 differing = [
                     it
-                    for it in changes(config, Config())
+                    for it in changes(config)
                     if (it.section, it.key) not in OWN and (it.there != "auto" or (it.section, it.key) in chosen)
                 ]
                 default |= {(it.section, it.key): it.there or "not set" for it in differing}

@@ -34,6 +34,21 @@ def test_a_world_shows_its_own_sections_and_no_others(capfd):
     assert "MarioCircuit" not in shown
 
 
+def test_world_has_defaults_of_shared_sections(capfd):
+    """A world may prefer others; a file, a stored configuration and --set come after them."""
+    kart, cartpole = read(), read(overrides=[CARTPOLE])
+    assert (kart.algorithm.discount.start, kart.appo.epochs, kart.appo.minibatch_size) == (0.98, 1, 64)
+    assert (cartpole.algorithm.discount.start, cartpole.appo.epochs, cartpole.appo.minibatch_size) == (0.99, 2, 128)
+    assert read(overrides=["algorithm.discount=0.9"]).algorithm.discount.start == 0.9
+    assert read(base=dump(cartpole)) == cartpole
+    assert Config(algorithm=cartpole.algorithm).algorithm == cartpole.algorithm
+    for world, epochs in ("kartrl/Kart-v0", "1"), ("CartPole-v1", "2"):
+        assert main(["config", "explain", "appo.epochs", "--env", world, "--json"]) == 0
+        assert json.loads(capfd.readouterr().out)["default"] == epochs
+    assert [one.key for one in changes(cartpole)] == ["id"]
+    assert {"discount", "epochs", "minibatch_size", "id"} <= {one.key for one in changes(cartpole, kart)}
+
+
 def test_worlds_may_have_sections_of_the_same_name():
     walk = read(overrides=[WALK, "reward.arrival=3", "walk.steps=1e1"])
     assert (walk.world.reward.arrival, walk.world.walk.steps) == (3.0, 10)
@@ -133,7 +148,7 @@ def test_what_differs_is_of_the_sections_of_its_own_world(capfd, tmp_path):
 def test_what_a_run_has_stored_does_not_differ(id):
     """60 in a default is 60.0 in a run's configuration."""
     stored = read(base=dump(read(overrides=[f"environment.id={id}"])))
-    assert [f"{one.section}.{one.key}" for one in changes(stored, Config())] == ["environment.id"] * (
+    assert [f"{one.section}.{one.key}" for one in changes(stored)] == ["environment.id"] * (
         id != Config().environment.id
     )
 
