@@ -146,7 +146,7 @@ class Result:
         from optuna.importance import get_param_importances
         from optuna.visualization import matplotlib as pictures
 
-        study, files, name = self._studies.search, [], self._plan.objective.metric
+        study, files, name = self._studies.search, [], str(self._plan.objective)
         complete = [trial for trial in self._trials if trial.state == TrialState.COMPLETE]
         varied = [one.key for one in self._plan.space if len({trial.params[one.key] for trial in complete}) > 1]
         drawn: dict[str, tuple[Any, tuple[float, float]]] = {}  # axes, one or several, and the size in inches

@@ -17,7 +17,8 @@ RETRO = ATARI._replace(crop="auto")
 OWN = View(1, 1, 0, 0, False)  # stands for an image's own size
 IMAGES = {
     **dict.fromkeys(("breakout", "breakout_appo", "space_invaders", "seaquest", "beam_rider"), (ATARI, "clip")),
-    **dict.fromkeys(("ms_pacman", "pong_ppo", "pong_appo", "pong_acer"), (ATARI, "clip")),
+    **dict.fromkeys(("ms_pacman", "pong_ppo", "pong_acer"), (ATARI, "clip")),
+    "pong_appo": (ATARI._replace(height=42, width=42), "clip"),
     **dict.fromkeys(("pong", "pong_impala"), (ATARI, "none")),
     "pong_lstm": (View(4, 1, 54, 54, True), "none"),
     **dict.fromkeys(("all_circuits", "generated"), (KART._replace(grayscale=False), "none")),
