@@ -91,7 +91,7 @@ def test_runs_may_be_compared_by_what_a_circuit_is_used_for(tmp_path):
     [
         ("run.agent_steps=5000", "algorithm.name", None),
         ("appo.epochs=7", "algorithm.name", None),
-        ("appo.epochs=7", "appo.epochs", "run was begun with appo.epochs = 2 and resumed with 7"),
+        ("appo.epochs=7", "appo.epochs", "run was begun with appo.epochs = 1 and resumed with 7"),
         ("reward.progress=4", "run.seed", "run was begun with reward.progress = 3.0 and resumed with 4.0"),
     ],
 )

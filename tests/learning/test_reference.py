@@ -28,6 +28,7 @@ OVERRIDES = (
     "model.core=lstm",
     "algorithm.name=impala",
     "algorithm.unroll_length=10",
+    "algorithm.discount=0.99",
     "optimizer.name=rmsprop",
     "optimizer.learning_rate=linear 0.001 1e-5",
     "optimizer.decay=0.99",

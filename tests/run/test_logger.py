@@ -110,7 +110,7 @@ def test_configuration_is_logged_as_text_and_hyperparameters(tmp_path):
     start = events.SummaryMetadata("_hparams_/session_start_info").plugin_data.content
     values = parse_session_start_info_plugin_data(start).hparams
     assert values["optimizer.learning_rate"].string_value == "linear 0.001 1e-05"
-    assert values["algorithm.discount"].number_value == 0.99
+    assert values["algorithm.discount"].number_value == 0.98
     assert values["model.channels"].string_value == "16 32 32"
     assert values["levels.MarioCircuit.Act4"].string_value == "test"
     assert "run.name" not in values

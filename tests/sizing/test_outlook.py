@@ -56,7 +56,7 @@ def test_outlook_is_on_what_is_left(done: int, speed: float, minutes: int, text:
     told = Outlook(config.run, figures_of(config, [])).tell(Counters(done), speed)
     assert told.startswith(text)
     assert ("first race after 20,000" in told) == (done < 20_000)
-    assert ("45 of 50 races after 67,000" in told) == (done < 67_000)
+    assert ("45 of 50 races after 66,000" in told) == (done < 66_000)
     assert "usually" not in Outlook(config.run, None).tell(Counters(done), speed)
 
 
