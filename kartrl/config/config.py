@@ -50,6 +50,7 @@ class Config(_WithAlgorithms):
     @model_validator(mode="before")
     @classmethod
     def _defaults_of_its_world(cls, values: Any) -> Any:
+        """Where its world has other defaults of a shared section, these; a section that is whole stays as it is."""
         environment = dict(values.get("environment", {})).get("id", Environment().id)
         for name, keys in settings_of(environment).defaults.items():
             if not isinstance(given := values.get(name, {}), Section):

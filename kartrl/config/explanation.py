@@ -45,15 +45,15 @@ def changes(config: Config, other: Config | None = None) -> list[Change]:
     Without `other`, from the defaults of its world and the default `environment.id`. Values are compared, not their
     spelling, and what `auto` chose counts as `auto`.
     """
-    new, old = (_texts(read(base=dump(unchosen(one)))) for one in (config, other or _defaults(config)))  # 60 is 60.0
+    usual = _defaults(config)
+    new, old = (_texts(read(base=dump(unchosen(one)))) for one in (config, other or usual))  # so that 60 is 60.0
     if other is None:
         old["environment"]["id"] = Environment().id
-    elif settings_of(config.environment.id) != settings_of(
-        other.environment.id
-    ):  # a world's sections: from its defaults
+    elif settings_of(config.environment.id) != settings_of(other.environment.id):
+        # a world's sections: from its defaults
         common = Config.model_fields.keys() - {"levels"}
         old = {name: keys for name, keys in old.items() if name in common} | {
-            name: keys for name, keys in _texts(read(base=dump(_defaults(config)))).items() if name not in common
+            name: keys for name, keys in _texts(read(base=dump(usual))).items() if name not in common
         }
     found = []
     for section in new | old:
