@@ -21,7 +21,7 @@ from kartrl.retro.settings import BUTTONS, section_of
 from kartrl.retro.world import RetroWorld
 
 
-class Recorded:
+class RecordedDrive:
     """Plays a movie, frame by frame, until its end or that of its episode.
 
     Args:
@@ -63,7 +63,7 @@ class Recorded:
 
 
 @contextlib.contextmanager
-def open_recorded(config: Config, files: Sequence[Path], levels: Sequence[str]) -> Iterator[Recorded]:
+def open_recorded(config: Config, files: Sequence[Path], levels: Sequence[str]) -> Iterator[RecordedDrive]:
     """Context manager: recorded drives, with the rewards and ends of a configuration.
 
     Args:
@@ -91,7 +91,7 @@ def open_recorded(config: Config, files: Sequence[Path], levels: Sequence[str]) 
             movies[level] = movie, state
         env = stack.enter_context(contextlib.closing(RetroEnv(game, section, view, levels, "rgb_array")))
         env.isolate()  # movies may be from anywhere
-        yield Recorded(env, movies)
+        yield RecordedDrive(env, movies)
 
 
 def _movie(game: Game, files: Sequence[Path], level: str) -> Movie:

@@ -21,7 +21,7 @@ from kartrl.learning import checkpoint
 from kartrl.learning.checkpoint import Checkpoint
 from kartrl.retro.env import FPS
 from kartrl.retro.library import game_of
-from kartrl.retro.recorded import Recorded, open_recorded
+from kartrl.retro.recorded import RecordedDrive, open_recorded
 from kartrl.retro.world import NAMESPACE as RETRO
 from kartrl.run.policies import HUB, WEIGHTS
 from kartrl.viewer.beside import BesideContest, Racer, racer_of
@@ -172,6 +172,6 @@ def _open_beside(
         yield BesideContest(racers, {key: world.name_level(key) for key in found} or {"": config.environment.id})
 
 
-def _same(recorded: Recorded, greedy: bool) -> Recorded:
+def _same(recorded: RecordedDrive, greedy: bool) -> RecordedDrive:
     """A recorded drive, however policies act."""
     return recorded
