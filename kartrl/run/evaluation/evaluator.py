@@ -36,7 +36,7 @@ from kartrl.metrics.episode_metrics import evaluation_scalars
 from kartrl.metrics.records import Confirmation, EpisodeRecord, Scalars
 from kartrl.processes.interrupts import deferred
 from kartrl.processes.pipes import Pulse
-from kartrl.processes.spawn import EVALUATOR, environments_hosted, yield_cores
+from kartrl.processes.spawn import AGENT, EVALUATOR, environments_hosted, yield_cores
 from kartrl.run.evaluation.files import GIF_FPS, EvaluationFiles, Film
 from kartrl.run.evaluation.turns import Turns, mixed
 
@@ -83,7 +83,7 @@ def run(
         programs: the network's, as agents have them: this process then does without PyTorch.
     """
     signal.signal(signal.SIGTERM, deferred(_end))
-    yield_cores(EVALUATOR)
+    yield_cores(EVALUATOR if config.evaluation.minutes else AGENT)  # else it only confirms an end, which all wait for
     trust_here(named_modules(config.model))  # as the server does
     pulse = Pulse(signs)
     pulse.beat()
