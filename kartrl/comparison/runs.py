@@ -82,8 +82,11 @@ def read_run(name: str, metric: str) -> ComparedRun:
         finished[TRAINING] = all_reached(levels, 1.0)
     ended = float(episodes[-1].time) if episodes and TIME.fullmatch(episodes[-1].time) else 0.0
     newest = checkpoint.newest_readable(folder)
-    resumed, source = (config, {}) if newest is None else (newest[1].config, newest[1].provenance)
-    return ComparedRun(folder.name, config, resumed, points, finished, source or _source(folder), ended)
+    begun = _source(folder)
+    resumed, source = (config, begun) if newest is None else (newest[1].config, newest[1].provenance or begun)
+    if command := begun.get("command"):  # what trains it anew, not the one that resumed it
+        source = {**source, "command": command}
+    return ComparedRun(folder.name, config, resumed, points, finished, source, ended)
 
 
 def read_metric(folder: Path, metric: str) -> Points:

@@ -14,6 +14,8 @@ from kartrl.comparison import experiment
 from kartrl.comparison.experiment import read_experiment
 from kartrl.comparison.record import changes_since, fingerprint
 from kartrl.config import dump, read
+from kartrl.learning import checkpoint
+from kartrl.run.folders import config_of
 
 COMMAND = "/x/.venv/bin/python run.py -c cartpole --set appo.epochs=3 --seed {seed} --name a --set run.logs=/x"
 SOURCE = {"version": "kartrl 0, commit abc123, with changes", "packages": "p 1", "machine": "a fast one"}
@@ -52,6 +54,16 @@ def test_record_repeats_and_judges_a_result(capsys: pytest.CaptureFixture[str]) 
     assert record["curve"]["steps"][-1] == 20_000
     assert record["curve"]["values"][2][-1] == pytest.approx(record["runs"][2]["at_steps"], rel=1e-4)
     assert changes_since(record) == []
+
+
+def test_resumed_run_is_recorded_with_its_first_command() -> None:
+    path = save_policy(Path("logs", make("pole")), CARTPOLE)
+    resumed = {**SOURCE, "command": "kartrl train --resume pole"}
+    saved = checkpoint.load(path)._replace(config=config_of(Path("logs/pole")), provenance=resumed)
+    checkpoint.save(path, saved)
+    assert main(["compare", "pole", "--record"]) == 0
+    record = json.loads(Path("results/CartPole-v1-appo.json").read_text())
+    assert record["command"] == "kartrl train -c cartpole --set appo.epochs=3"
 
 
 def test_record_is_replaced_only_with_force(capsys: pytest.CaptureFixture[str]) -> None:
