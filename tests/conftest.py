@@ -31,8 +31,8 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Three more than there are cores: many tests wait for processes, which then have the cores to themselves."""
-    return cores() + 3
+    """Two more than there are cores: many tests wait for processes, which then have the cores to themselves."""
+    return cores() + 2
 
 
 @pytest.hookimpl(trylast=True)
