@@ -144,7 +144,7 @@ def _draw_curves(axes: Axes, comparison: Comparison, task: str, by_steps: bool, 
         title=task,
         xlabel="agent steps" if by_steps else "minutes of training",
         ylabel=comparison.metric,
-        xlim=(0, x[-1]),
+        xlim=(0, x[-1] or None),  # a run may end before its clock's first hundredth
     )
 
 

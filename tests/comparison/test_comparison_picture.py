@@ -69,6 +69,17 @@ def test_names_are_no_formulas_and_leave_space(tmp_path):
     assert as_svg(curve_panels(comparison)[0][0], 0) == texts[0], "the same each time"
 
 
+def test_runs_that_took_no_time_are_drawn(tmp_path):
+    folders = [write_run(tmp_path / f"run{index}", returns=[1.0] * 3) for index in range(2)]
+    for file in (folder / "episodes.csv" for folder in folders):
+        header, *rows = file.read_text().splitlines()
+        file.write_text("\n".join([header, *("0.0," + row.partition(",")[2] for row in rows)]) + "\n")
+    runs = [read_run(str(folder), RETURN) for folder in folders]
+    figure = make_figure(make_comparison(group(runs, "by", ["one", "two"]), RETURN, "by"))
+    figure.canvas.draw()  # limits that are one number would be warned of
+    assert [axes.get_xlim()[0] for axes in figure.axes[:2]] == [0, 0]
+
+
 def test_interrupted_picture_is_closed(tmp_path):
     """Pillow closes a file that it has opened itself after errors only."""
 
