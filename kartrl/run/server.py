@@ -238,8 +238,8 @@ class Server:
         resume_fork_server()
         self.crew.watch(now)
         self._reporter.logger.watch(now)
-        if self._saves.newest != self._before:  # there is something new to evaluate; its start takes a core's time
-            self._evaluations.watch(now)
+        if self._saves.newest != self._before or self._judge.rules.confirming:  # else there is nothing new to evaluate,
+            self._evaluations.watch(now)  # and its start takes a core's time
         if self.crew.waiting or self._trainer.question is not None:
             self._watchdog.rest(now)
         try:

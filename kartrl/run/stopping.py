@@ -61,6 +61,8 @@ class StopRules:
         if self.ended_by or run.stop_return == "none" or mean < run.stop_return or self.confirming:
             return False
         if run.stop_episodes:
+            if not counters.updates:  # nothing was learned yet: there is no checkpoint to evaluate
+                return False
             self.confirming = True
             self._say(
                 f"Mean return {mean:.2f} in {run.stop_window} training episodes: evaluating {run.stop_episodes} "

@@ -18,10 +18,10 @@ def rules(*overrides: str) -> tuple[StopRules, list[str]]:
     return StopRules(read(overrides=[f"run.{one}" for one in overrides]).run, said.append), said
 
 
-def play(rule: StopRules, *returns: float, steps: int = 0) -> bool:
+def play(rule: StopRules, *returns: float, steps: int = 0, updates: int = 1) -> bool:
     for value in returns:
         rule.add(value)
-    return rule.look(Counters(steps, episodes=len(returns)))
+    return rule.look(Counters(steps, updates, episodes=len(returns)))
 
 
 def test_limits_and_episodes_end_a_run():
@@ -40,6 +40,8 @@ def test_limits_and_episodes_end_a_run():
 def test_return_is_confirmed_or_training_continues():
     rule, said = rules("stop_return=10", "stop_window=3", "stop_episodes=4")
     assert not play(rule, 30, 30)
+    assert not play(rule, 30, updates=0), "there is no checkpoint before the first update"
+    assert not said
     assert play(rule, 0), "the mean of three episodes"
     assert not play(rule, 30), "asked once"
     rule.decide(Confirmation(512, 9.5, 4))
@@ -94,6 +96,9 @@ def test_goal_ends_a_run_which_resumes_without_it(tmp_path):
     refused = train("--resume", "goal")
     assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
     assert refused.stderr.endswith("--set run.stop_return=none\n")
+    higher = train("--resume", "goal", "--set", "run.stop_return=7.5", "--set", "run.checkpoint_minutes=10")
+    assert higher.returncode == 0, higher.stderr
+    assert ended_by(folder).startswith("run.stop_return = 7.5: "), "what it began with can be confirmed"
     last = checkpoint.newest_readable(folder)[1].counters
     again = train("--resume", "goal", "--set", "run.stop_return=none", "--steps", str(last.agent_steps + 300))
     assert again.stdout.splitlines()[-1].startswith("goal | Ended by run.agent_steps = "), again.stdout + again.stderr
