@@ -116,7 +116,8 @@ class Environment(Section):
     )
     life_loss_ends: bool = Field(
         True,
-        description="Atari: losing a life ends the episode for the learner; returns still count whole games",
+        description="Atari, CarRacing (which leaves the road): losing a life ends the episode for the learner; returns "
+        "still count whole games",
     )
     observation_parts: Annotated[Words, Field(min_length=1)] = Field(
         ("all",),

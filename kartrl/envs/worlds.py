@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 IMAGE_KEYS = {"frame_stack", "height", "width", "grayscale", "crop", "mirrored_actions", "mirror"}  # of [environment]
 ATARI_KEYS = {"frame_skip", "noop_max", "life_loss_ends"}
+LIVES = {"kartrl/CarRacing-v3"}  # other environments with lives
 ATARI_OWN = {"kwargs.frameskip", "kwargs.obs_type"}  # which kartrl sets
 CONSOLE_FPS = 60  # of both SNES and Atari
 ACTIONS = {  # of Gymnasium's environments, by their classes
@@ -45,12 +46,13 @@ class GymnasiumWorld(World):
         return make_registered(self.config.environment, render)
 
     def open_env(self, levels: Sequence[str] = (), training: bool = True, render: bool = False) -> Env:
-        """See `World`; in training, the loss of a life in an Atari game may end the episode."""
-        from kartrl.envs.registered import atari_spec
+        """See `World`; in training, the loss of a life may end the episode."""
         from kartrl.envs.wrappers.atari import LifeLossEnds
 
         env, section = super().open_env(levels, training, render), self.config.environment
-        return LifeLossEnds(env) if training and section.life_loss_ends and atari_spec(section) is not None else env
+        if not (training and section.life_loss_ends and self.has_effect("life_loss_ends", images=True)):
+            return env
+        return LifeLossEnds(env, getattr(env.unwrapped, "noop", 0))
 
     def make_group(self, size: int) -> EnvGroup:
         from kartrl.envs.env_group import AtariGroup
@@ -82,6 +84,8 @@ class GymnasiumWorld(World):
         """See `World`: not keys about images if observations have none."""
         from kartrl.envs.registered import atari_spec
 
+        if key == "life_loss_ends" and self.config.environment.id in LIVES:
+            return True
         if key in ATARI_KEYS | ATARI_OWN:
             return (atari_spec(self.config.environment) is not None) == (key in ATARI_KEYS)
         if key == "observation_parts":

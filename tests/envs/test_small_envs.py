@@ -8,6 +8,8 @@ from gymnasium.utils.env_checker import check_env
 import kartrl.envs  # noqa: F401  # registers them
 from kartrl.config import read
 from kartrl.envs import make_env
+from kartrl.envs.episode import STATISTICS
+from kartrl.envs.worlds import load_world
 from kartrl.sizing.inspection import inspect_env
 
 UP, RIGHT, DOWN, LEFT = range(4)
@@ -146,6 +148,37 @@ def test_car_racing_is_gymnasiums_with_actions_held():
         assert (reward, terminated, truncated) == (pytest.approx(total), ended, cut)
     ours.close()
     theirs.close()
+
+
+def test_leaving_the_road_ends_the_learners_episode_alone():
+    pytest.importorskip("Box2D")
+    from kartrl.envs.games.car_racing import ACTIONS
+
+    world = load_world(read(["car_racing"]))
+    learners, whole = world.open_env(training=True), world.open_env(training=False)
+    straight = [*ACTIONS].index("straight, half gas")
+    learners.reset(seed=3)
+    whole.reset(seed=3)
+    total, steps, ends, info = 0.0, 0, [], {}
+    while STATISTICS not in info:
+        _, reward, terminated, truncated, info = learners.step(straight)
+        _, other, *over, others = whole.step(straight)
+        total, steps = total + other, steps + 1
+        assert (reward, truncated) == (other, over[1])
+        if terminated and STATISTICS not in info:
+            ends.append(steps)
+            assert not any(wheel.tiles for wheel in learners.unwrapped.car.wheels)
+            learners.reset()  # lets time pass without a pedal, as the other must
+            total += whole.step(learners.unwrapped.noop)[1]
+    assert ends
+    assert any(over)
+    assert info[STATISTICS] == others[STATISTICS]
+    assert info[STATISTICS]["r"] == pytest.approx(total)
+    ignoring = load_world(read(["car_racing"], ["environment.life_loss_ends=false"])).open_env(training=True)
+    ignoring.reset(seed=3)
+    assert not any(ignoring.step(straight)[2] for _ in range(ends[0]))
+    for env in (learners, whole, ignoring):
+        env.close()
 
 
 def test_car_racing_mirrored_actions_steer_the_other_way():

@@ -128,9 +128,9 @@ class LifeLossEnds(gymnasium.Wrapper[Any, Any, Any, Any]):
     It wraps the episode statistics, which therefore count whole games: the `info` at the loss of a life has none.
     """
 
-    def __init__(self, env: Env) -> None:
+    def __init__(self, env: Env, noop: int = NOOP) -> None:
         super().__init__(env)
-        self._lives, self._lost = 0, False
+        self._noop, self._lives, self._lost = noop, 0, False
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Continue after the loss of a life; after a game, or with a seed or options, begin a new one.
@@ -140,7 +140,7 @@ class LifeLossEnds(gymnasium.Wrapper[Any, Any, Any, Any]):
         lost, self._lost = self._lost, False
         ended: dict[str, Any] = {}
         if lost and seed is None and options is None:
-            observation, _, terminated, truncated, info = self.env.step(NOOP)  # replaced by FIRE, if the game has it
+            observation, _, terminated, truncated, info = self.env.step(self._noop)  # replaced by FIRE, if the game has it
             self._lives = _lives(self)
             if not (terminated or truncated):
                 return observation, info
@@ -159,4 +159,5 @@ class LifeLossEnds(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 def _lives(env: Env) -> int:
-    return int(env.unwrapped.ale.lives())  # type: ignore[attr-defined]
+    game = getattr(env.unwrapped, "ale", env.unwrapped)
+    return int(game.lives())  # type: ignore[attr-defined]
