@@ -140,7 +140,7 @@ class LifeLossEnds(gymnasium.Wrapper[Any, Any, Any, Any]):
         lost, self._lost = self._lost, False
         ended: dict[str, Any] = {}
         if lost and seed is None and options is None:
-            observation, _, terminated, truncated, info = self.env.step(self._noop)  # replaced by FIRE, if the game has it
+            observation, _, terminated, truncated, info = self.env.step(self._noop)  # FIRE, if the game has it
             self._lives = _lives(self)
             if not (terminated or truncated):
                 return observation, info
