@@ -72,6 +72,7 @@ class CarRacingEnv(CarRacing):
             _, reward, terminated, _, info = super().step(self._actions[action])
             total += float(reward)
             self._passed += 1
+            assert self.car is not None
             was, self._on_road = self._on_road, any(wheel.tiles for wheel in self.car.wheels)
             self._departures += was and not self._on_road
             if terminated:

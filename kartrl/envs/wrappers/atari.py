@@ -159,5 +159,5 @@ class LifeLossEnds(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 def _lives(env: Env) -> int:
-    game = getattr(env.unwrapped, "ale", env.unwrapped)
-    return int(game.lives())  # type: ignore[attr-defined]
+    game: Any = getattr(env.unwrapped, "ale", env.unwrapped)
+    return int(game.lives())
