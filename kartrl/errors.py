@@ -29,10 +29,15 @@ class RunFailed(Exception):
     """An unrecoverable fault ended the run; its text contains the cause, with a traceback if there is one."""
 
 
+def brief(error: object, most: int = 200) -> str:
+    """The text of a library's exception in one line of at most so many characters: it may quote a whole file."""
+    return " ".join(str(error).split())[:most]
+
+
 def shortage(error: BaseException) -> str | None:
     """One line that names the resource the machine lacks, if that is the cause of the exception; else None."""
     number = error.errno if isinstance(error, OSError) else None
-    text = " ".join(str(error).split())[:200]
+    text = brief(error)
     if number in (errno.EMFILE, errno.ENFILE):
         what = "allows too few open files (see ulimit -n)"
     elif number == errno.EAGAIN or "can't start new thread" in text:
@@ -50,7 +55,7 @@ def located(error: BaseException) -> str:
     own = [frame for frame in frames if not frame.filename.startswith((*LIBRARIES, OURS, "<"))]
     place = (own or frames)[-1]
     text = "".join(traceback.format_exception_only(error)).strip()
-    return f"{' '.join(text.split())[:400]} ({place.filename}, line {place.lineno}){remedy(error)}"
+    return f"{brief(text, 400)} ({place.filename}, line {place.lineno}){remedy(error)}"
 
 
 def remedy(error: BaseException) -> str:

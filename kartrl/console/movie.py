@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from kartrl.console.libretro import BUTTONS, STATE_LIMIT
 from kartrl.console.states import HASH
-from kartrl.errors import UserError
+from kartrl.errors import UserError, brief
 from kartrl.files import explained, write_whole
 
 LOG, HEADER, CORE = "Input Log.txt", "Header.txt", "Core.bin"
@@ -103,7 +103,7 @@ def _naming(file: Path) -> Iterator[None]:
         zipfile.BadZipFile,
         zlib.error,
     ) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else brief(error)
         raise UserError(f"{file}: cannot read this movie ({reason})") from error
 
 

@@ -19,7 +19,7 @@ from kartrl.driving.onnx_card import Part, describe_file, parts_of
 from kartrl.envs import masks
 from kartrl.envs.observation_spec import ObservationSpec
 from kartrl.envs.spec import ActionSpec, Binary, Discrete
-from kartrl.errors import UserError
+from kartrl.errors import UserError, brief
 from kartrl.learning.checkpoint import Checkpoint, fit
 from kartrl.models import ActorCritic, Distribution, make_distribution
 from kartrl.models.portable import Portable
@@ -93,7 +93,7 @@ def _exported(model: Portable, names: Sequence[Sequence[str]], inputs: dict[str,
             named.type.tensor_type.shape.dim[0].dim_param = "batch"  # else expressions that are equal to it
         return file.SerializeToString()
     except Exception as error:  # of a layer of the user's own, for instance
-        raise UserError(f"--onnx: PyTorch cannot export this network: {' '.join(str(error).split())[:300]}") from error
+        raise UserError(f"--onnx: PyTorch cannot export this network: {brief(error, 300)}") from error
     finally:
         logging.disable(before)
 

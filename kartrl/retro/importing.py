@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kartrl.console.roms import INES_HEADER, hash_of
-from kartrl.errors import UserError
+from kartrl.errors import UserError, brief
 from kartrl.files import explained, make_private, write_private
 from kartrl.retro.library import folders, game_in, imported_folder
 
@@ -83,7 +83,7 @@ def _contents(source: str, data: bytes, unreadable: list[str], depth: int = 2) -
                     content = stream.read(LARGEST + 1)
                 yield from _contents(f"{source}: {member.filename}", content, unreadable, depth - 1)
     except (zipfile.BadZipFile, zlib.error, OSError, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
-        unreadable.append(f"{source}: cannot read this archive ({error})")
+        unreadable.append(f"{source}: cannot read this archive ({brief(error)})")
 
 
 def _import(source: str, data: bytes, others: Mapping[str, Install]) -> Iterator[Found]:

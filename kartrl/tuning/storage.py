@@ -21,7 +21,7 @@ from optuna.storages import JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 from optuna.trial import FrozenTrial, TrialState
 
-from kartrl.errors import UserError
+from kartrl.errors import UserError, brief
 from kartrl.files import user_path
 
 JOURNAL, LOCK = "study.journal", "study.lock"  # in the study's folder
@@ -74,7 +74,7 @@ class Store:
         except Exception as error:
             if type(error).__module__.partition(".")[0] not in FAILING and not isinstance(error, ImportError):
                 raise
-            text = " ".join(str(error).split())[:200]
+            text = brief(error)
             raise UserError(f"{self.place}: cannot use this storage ({text or type(error).__name__})") from error
 
     @contextlib.contextmanager

@@ -2,12 +2,15 @@
 
 import gzip
 import shutil
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from commands import assert_clear
 
 from kartrl.cli import main
+from kartrl.console.movie import read_movie
 from kartrl.console.states import read_state, write_state
 from kartrl.errors import UserError
 from kartrl.retro.console import RetroConsole
@@ -95,6 +98,18 @@ def test_movie_of_another_rom_is_refused(
     shutil.copy(find_game("Rapids-Nes-v0").rom(), tmp_path / "other")
     assert main(["play", "--game", "retro/other", "--replay", "a.bk2", "-o", "b.mp4"]) == 2
     assert "a.bk2: recorded with another ROM (SHA-1 " in capsys.readouterr().err
+
+
+def test_damaged_movie_is_not_quoted_as_a_whole(tmp_path: Path) -> None:
+    file = tmp_path / "a.bk2"
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("Input Log.txt", "[Input]\n" * 1000)
+    packed = bytearray(file.read_bytes())
+    packed[26:28] = (5000).to_bytes(2, "little")  # the length of the name before the log, unlike the directory's
+    file.write_bytes(packed)
+    with pytest.raises(UserError, match="cannot read this movie") as caught:
+        read_movie(file)
+    assert_clear(caught.value)
 
 
 def test_state_of_another_emulator_does_not_reach_it(open_console: Callable[..., RetroConsole], tmp_path: Path) -> None:
