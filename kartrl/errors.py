@@ -29,9 +29,9 @@ class RunFailed(Exception):
     """An unrecoverable fault ended the run; its text contains the cause, with a traceback if there is one."""
 
 
-def brief(error: object, most: int = 200) -> str:
-    """The text of a library's exception in one line of at most so many characters: it may quote a whole file."""
-    return " ".join(str(error).split())[:most]
+def brief(what: object, most: int = 200) -> str:
+    """The text of an exception or a value in one line of at most so many characters: it may quote a whole file."""
+    return " ".join(str(what).split())[:most]
 
 
 def shortage(error: BaseException) -> str | None:

@@ -50,9 +50,8 @@ class GymnasiumWorld(World):
         from kartrl.envs.wrappers.atari import LifeLossEnds
 
         env, section = super().open_env(levels, training, render), self.config.environment
-        if not (training and section.life_loss_ends and self.has_effect("life_loss_ends", images=True)):
-            return env
-        return LifeLossEnds(env, getattr(env.unwrapped, "noop", 0))
+        ends = training and section.life_loss_ends and self.has_effect("life_loss_ends", images=True)
+        return LifeLossEnds(env) if ends else env
 
     def make_group(self, size: int) -> EnvGroup:
         from kartrl.envs.env_group import AtariGroup

@@ -7,7 +7,7 @@ from typing import Any
 
 from kartrl.config import Config, read
 from kartrl.config.arguments import text_of
-from kartrl.errors import UserError
+from kartrl.errors import UserError, brief
 from kartrl.files import explained
 from kartrl.library.functions import reference
 
@@ -66,7 +66,7 @@ def _text(key: str, value: Any) -> str:
             return reference(value, key)
         return text_of(key, value)
     except (TypeError, ValueError) as error:
-        text = " ".join(str(value).split())[:80]
+        text = brief(value, 80)
         raise UserError(
             f"{key} = {text}: an argument of an environment is made of finite numbers, text, True, False and None, in "
             f"lists, tuples, sets and dicts ({error})"
@@ -80,7 +80,7 @@ def checked_config(config: Any, name: str) -> Config:
         UserError: it is something else, given to the function of this name.
     """
     if not isinstance(config, Config):
-        given = " ".join(str(config).split())[:80]
+        given = brief(config, 80)
         raise UserError(f"{name}: the configuration must be one of kartrl.read_config's (got {given!r})")
     return config
 

@@ -238,8 +238,9 @@ class Server:
         resume_fork_server()
         self.crew.watch(now)
         self._reporter.logger.watch(now)
-        if self._saves.newest != self._before or self._judge.rules.confirming:  # else there is nothing new to evaluate,
-            self._evaluations.watch(now)  # and its start takes a core's time
+        # An evaluator's start takes a core's time: not before there is something to evaluate.
+        if self._saves.newest != self._before or self._judge.rules.confirming:
+            self._evaluations.watch(now)
         if self.crew.waiting or self._trainer.question is not None:
             self._watchdog.rest(now)
         try:

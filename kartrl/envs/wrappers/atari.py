@@ -128,9 +128,10 @@ class LifeLossEnds(gymnasium.Wrapper[Any, Any, Any, Any]):
     It wraps the episode statistics, which therefore count whole games: the `info` at the loss of a life has none.
     """
 
-    def __init__(self, env: Env, noop: int = NOOP) -> None:
+    def __init__(self, env: Env) -> None:
         super().__init__(env)
-        self._noop, self._lives, self._lost = noop, 0, False
+        self._noop = getattr(env.unwrapped, "noop", NOOP)
+        self._lives, self._lost = 0, False
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Continue after the loss of a life; after a game, or with a seed or options, begin a new one.
