@@ -22,7 +22,7 @@ from kartrl.kart.console import KartConsole
 from kartrl.kart.game import TICKS_PER_SECOND, USUAL, Game
 from kartrl.kart.game_files import BUNDLED, game_folder, is_foreign, state_file
 from kartrl.kart.game_files import circuits as available
-from kartrl.kart.levels import circuit_name
+from kartrl.kart.levels import circuit_name, group_of
 from kartrl.kart.progress import Course, LapTimes, Progress, race_seconds
 from kartrl.kart.reward import RaceStep, reward_parts, step_reward
 from kartrl.kart.settings import Kart, Reward, sections_of
@@ -260,6 +260,11 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
         """Draw the circuit of the next race."""
         names = list(self._names)
         if self._section.circuit_sampling == "steps":
+            groups = {name: group_of(circuit_name(name)) for name in names}
+            steps = Counter(dict.fromkeys(groups.values(), 0))
+            for name, group in groups.items():
+                steps[group] += self.steps[name]
+            names = [name for name in names if steps[groups[name]] == min(steps.values())]
             fewest = min(self.steps[name] for name in names)
             names = [name for name in names if self.steps[name] == fewest]
         return names[int(self.np_random.integers(len(names)))]

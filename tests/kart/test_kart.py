@@ -440,6 +440,19 @@ def test_circuits_get_as_many_steps_or_as_many_episodes(make_kart: MakeKart, sam
         assert steps[long] > 2 * steps[short]
 
 
+def test_groups_of_circuits_get_as_many_steps(make_kart: MakeKart) -> None:
+    """Also before each circuit was driven once: a hard one comes again long before the last of many others."""
+    easy = [f"MarioCircuit.Act{act}" for act in (1, 2, 3, 4)]
+    env = make_kart(circuit=[*easy, "VanillaLake.Act1"], circuit_sampling="steps", noop_max=0)
+    env.reset(seed=1)
+    for _ in range(7):
+        _, info = env.reset()
+        for _ in range(20 if info["circuit"] in easy else 5):
+            env.step(NONE)
+    assert abs(sum(env.steps[name] for name in easy) - env.steps["VanillaLake.Act1"]) <= 20
+    assert max(env.steps[name] for name in easy) <= 20
+
+
 def test_group_environments_share_the_steps_on_circuits() -> None:
     config = read([], ["kart.game=bundled", "kart.circuit_sampling=steps", "levels.*=train"])
     group = make_group(config, 3)
