@@ -3,7 +3,6 @@
 Results depend on + - * / and sqrt only, so that the compiled bytes are the same on every machine.
 """
 
-import itertools
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -58,44 +57,31 @@ class Line(NamedTuple):
 def line_of(circuit: Circuit) -> Line:
     """The centre line through a circuit's control points."""
     fine = _rounded(circuit.points) if circuit.corners == "right" else _curve(circuit.points)
-    fine.append((*fine[0][:3], float(len(circuit.points))))
-    reached = [0.0]
-    for a, b in itertools.pairwise(fine):
-        reached.append(reached[-1] + math.sqrt((b[0] - a[0]) ** 2 + (b[1] - a[1]) ** 2))
-    length = reached[-1]
+    fine = np.append(fine, [[*fine[0, :3], len(circuit.points)]], axis=0)
+    piece = np.diff(fine[:, :2], axis=0)
+    reached = np.append(0.0, np.cumsum(np.sqrt(piece[:, 0] ** 2 + piece[:, 1] ** 2)))
+    length = float(reached[-1])
     count = max(8, int(length / STEP + 0.5))
-    samples, j = np.zeros((count, 4)), 0
-    for i in range(count):
-        s = length * i / count
-        while reached[j + 1] <= s:
-            j += 1
-        f = (s - reached[j]) / (reached[j + 1] - reached[j])
-        samples[i] = [fine[j][k] + f * (fine[j + 1][k] - fine[j][k]) for k in range(4)]
+    s = length * np.arange(count) / count
+    j = np.searchsorted(reached, s, "right") - 1
+    f = (s - reached[j]) / (reached[j + 1] - reached[j])
+    samples = fine[j] + f[:, None] * (fine[j + 1] - fine[j])
     return Line(samples[:, :2].copy(), samples[:, 2].copy(), samples[:, 3].copy(), length)
 
 
-Fine = list[tuple[float, float, float, float]]
+def _curve(points: Sequence[tuple[float, float, float]]) -> Floats:
+    """Closed Catmull-Rom curve through (x, y, width): x, y, width and position of its pieces' ends, [n, 4]."""
+    b = np.array(points)[:, None]
+    a, c, d = np.roll(b, 1, 0), np.roll(b, -1, 0), np.roll(b, -2, 0)
+    t = (np.arange(FINE) / FINE)[:, None]
+    fine = 0.5 * (2 * b + (c - a) * t + (2 * a - 5 * b + 4 * c - d) * t * t + (3 * b - a - 3 * c + d) * t * t * t)
+    at = np.arange(len(b))[:, None, None] + t
+    return np.concatenate([fine, at], axis=2).reshape(-1, 4)
 
 
-def _curve(points: Sequence[tuple[float, float, float]]) -> Fine:
-    """Closed Catmull-Rom curve through (x, y, width)."""
-    fine: Fine = []
-    count = len(points)
-    for i in range(count):
-        p0, p1, p2, p3 = (points[(i + k) % count] for k in (-1, 0, 1, 2))
-        for k in range(FINE):
-            t = k / FINE
-            x, y, width = (
-                0.5 * (2 * b + (c - a) * t + (2 * a - 5 * b + 4 * c - d) * t * t + (3 * b - a - 3 * c + d) * t * t * t)
-                for a, b, c, d in zip(p0, p1, p2, p3, strict=True)
-            )
-            fine.append((x, y, width, i + t))
-    return fine
-
-
-def _rounded(points: Sequence[tuple[float, float, float]]) -> Fine:
-    """Straight pieces between the points, with rounded corners that a kart can follow."""
-    fine: Fine = []
+def _rounded(points: Sequence[tuple[float, float, float]]) -> Floats:
+    """Straight pieces between the points, with rounded corners that a kart can follow; as `_curve`."""
+    fine: list[tuple[float, float, float, float]] = []
     count = len(points)
     for i in range(count):
         (ax, ay, _), (bx, by, width), (cx, cy, _) = (points[(i + k) % count] for k in (-1, 0, 1))
@@ -109,7 +95,7 @@ def _rounded(points: Sequence[tuple[float, float, float]]) -> Fine:
             y = (1 - t) * (1 - t) * sy + 2 * t * (1 - t) * by + t * t * ey
             back = (t - 0.5) * 2 * (bow / before if t < 0.5 else bow / after)
             fine.append((x, y, width, i + back))
-    return fine[4:] + [(x, y, width, at + count) for x, y, width, at in fine[:4]]  # begin at point 0 itself
+    return np.array(fine[4:] + [(x, y, width, at + count) for x, y, width, at in fine[:4]])  # begin at point 0 itself
 
 
 def direction(dx: float, dy: float) -> int:
