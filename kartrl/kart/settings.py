@@ -33,8 +33,8 @@ class Kart(Section):
     random_start: bool = Field(True, description="begin training episodes at a random checkpoint (bundled game only)")
     circuit_sampling: Literal["episodes", "steps"] = Field(
         "episodes",
-        description="give all circuits equally many episodes, or all groups (such as BowserCastle and random.ice) and their "
-        "circuits equally many steps (episodes on hard circuits are short)",
+        description="give all circuits equally many episodes, or all groups (such as BowserCastle and random.ice) and "
+        "their circuits equally many steps (episodes on hard circuits are short)",
     )
     opponents: int = Field(
         0, ge=0, le=7, description="number of opponents, all of which start ahead of the kart (bundled game only)"
