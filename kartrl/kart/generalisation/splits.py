@@ -62,7 +62,7 @@ def _across(number: int, kinds: Sequence[str]) -> Split:
     return Split(f"across-{number}", train, train, {"unseen kinds": held})
 
 
-def _random(count: int, driven: int = 20) -> Split:
+def _random(count: int, driven: int = 200) -> Split:
     """Generated circuits of all kinds in turn; the largest split also holds out the game's own circuits."""
     unseen: dict[str, tuple[str, ...]] = {UNSEEN: (f"random:{FIRST_UNSEEN}-{FIRST_UNSEEN + driven - 1}",)}
     unseen |= {"unseen by hand": CIRCUITS} if count == COUNTS[-1] else {}
