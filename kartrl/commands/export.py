@@ -153,12 +153,13 @@ def export_folder(
             work = Path(made)
             choices = half, levels, episodes
             given, world, driven, results = _save_driven(path, work / WEIGHTS, *choices, console, str(output))
-            texts = {SETTINGS: dump(given.config)}
+            config = _impersonal(given.config)
+            texts = {SETTINGS: dump(config)}
             body = describe(name, given, half, results, world, licence)
             if results:
                 _film(work, driven, console)
-                texts[".eval_results/kartrl.yaml"] = eval_results(given.config, results)
-            texts[CARD] = card_head(name, given.config, results, licence) + body + _use(work)
+                texts[".eval_results/kartrl.yaml"] = eval_results(config, results)
+            texts[CARD] = card_head(name, config, results, licence) + body + _use(work)
             if licence == MIT:
                 texts["LICENSE"] = _own_licence()
             for file, text in texts.items():
@@ -182,7 +183,7 @@ def _save_driven(
     console: Console,
     name: str = "",
 ) -> "tuple[Checkpoint, World, Sequence[str], list[Result]]":
-    """Save what driving needs of a checkpoint, evaluate that, and return it, its world, the levels and the results.
+    """Save what driving needs of a checkpoint, evaluate that, and return the checkpoint, its world, levels and results.
 
     Args:
         name: of the policy in what is printed; default: `output`.
@@ -211,7 +212,7 @@ def _save_driven(
         raise UserError(f"{path}: {error}; export it without --half") from error
     results = evaluate(output, Driving(levels), episodes, console, name=name) if episodes else []
     uses = load_world(whole.config).find_uses([result.level for result in results])
-    return given, world, levels, [result._replace(use=uses.get(result.level, result.use)) for result in results]
+    return whole, world, levels, [result._replace(use=uses.get(result.level, result.use)) for result in results]
 
 
 def _film(work: Path, levels: Sequence[str], console: Console) -> None:
@@ -286,14 +287,15 @@ def describe(
 
     from kartrl.comparison.report import markdown_table
 
-    config, counters = given.config, given.counters
+    config, counters = _impersonal(given.config), given.counters
+    earlier = "" if given.config.run.init == "none" else ", after those of the run whose weights it began with"
     numbers = sum(tensor.numel() for tensor in given.network.values())
     rows = {
         "drives": config.environment.id,
         "weights": f"{numbers:,} numbers, {'half' if half else 'single'} precision",
         "algorithm": config.algorithm.name,
         "seed": str(config.run.seed),
-        "steps": f"{counters.agent_steps:,} agent steps, {counters.updates:,} updates",
+        "steps": f"{counters.agent_steps:,} agent steps, {counters.updates:,} updates{earlier}",
         "minutes": f"{counters.seconds / 60:.1f} of training",
         "hardware": f"{describe_machine()} (on which this card was written)",
         "made with": f"kartrl {__version__}, PyTorch {torch.__version__}",

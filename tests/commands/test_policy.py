@@ -204,6 +204,14 @@ def test_card_has_all_to_train_the_same_again():
     assert list(again.levels.uses.items())[-2:] == expected, "after *: later keys count"
 
 
+def test_card_of_a_run_from_other_weights_says_so():
+    for init, said in (("none", False), ("runs/mine/best.pt", True)):
+        card = describe("a.pt", make_checkpoint(100, f"run.init={init}"), False, [], load_world(read()))
+        (steps,) = [line for line in card.splitlines() if line.startswith("| steps |")]
+        assert ("the run whose weights it began with" in steps) is said
+        assert "mine" not in card
+
+
 def test_a_card_lists_no_default_of_another_algorithm():
     config = read(["cartpole"], ["algorithm.name=a2c", "a2c.entropy_cost=0.02"])
     card = describe("a.pt", kart_like()._replace(config=config), False, [], load_world(config))
@@ -224,7 +232,7 @@ def test_weights_that_are_too_large_are_not_halved(tmp_path, console):
 
 def test_bundled_policy_is_small_and_has_a_card():
     shipped = checkpoint.load(policy.SHIPPED)
-    assert policy.SHIPPED.stat().st_size <= 3_000_000
+    assert policy.SHIPPED.stat().st_size <= 1_000_000
     assert (shipped.optimizer, dict(shipped.random)) == ({}, {})
     card = policy.SHIPPED.with_suffix(".md").read_text(encoding="utf-8")
     assert "## Results" in card
