@@ -18,9 +18,10 @@ from kartrl.console.picture import Picture
 from kartrl.envs.named_modules import apply_wrapper
 from kartrl.envs.spec import describe
 from kartrl.errors import UserError
+from kartrl.kart.built_circuits import is_foreign
 from kartrl.kart.console import KartConsole
 from kartrl.kart.game import TICKS_PER_SECOND, USUAL, Game
-from kartrl.kart.game_files import BUNDLED, game_folder, is_foreign, state_file
+from kartrl.kart.game_files import BUNDLED, game_folder, state_file
 from kartrl.kart.game_files import circuits as available
 from kartrl.kart.levels import circuit_name, group_of
 from kartrl.kart.progress import Course, LapTimes, Progress, race_seconds

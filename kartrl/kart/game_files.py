@@ -1,13 +1,11 @@
 """Where the games are: ROMs, descriptions, start states, and stable-retro's emulator core."""
 
 import json
-from multiprocessing import current_process
 from pathlib import Path
 
 from kartrl.console import cores
 from kartrl.errors import UserError
 from kartrl.kart import cartridge
-from kartrl.kart.levels import is_path
 
 GAMES = Path(__file__).parent / "games"
 BUNDLED = "KartRL-Snes"
@@ -65,17 +63,6 @@ def state_file(folder: Path, circuit: str) -> Path:
     if circuit not in known:
         raise UserError(f"no start state for circuit {circuit!r} in {folder}; available: {', '.join(known) or 'none'}")
     return folder / f"{circuit}.state"
-
-
-def is_foreign(folder: Path, circuit: str) -> bool:
-    """Whether a start state is not one of the bundled game's own, and thus not trusted."""
-    return folder != GAMES / BUNDLED or is_path(circuit)
-
-
-def must_isolate(folder: Path, circuit: str) -> bool:
-    """Whether a start state needs an emulator in a separate process: it is foreign, and this is not a supervised
-    (daemonic) process, which may crash or hang."""
-    return is_foreign(folder, circuit) and not current_process().daemon
 
 
 def integration_file(folder: Path, name: str) -> Path:

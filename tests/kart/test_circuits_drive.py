@@ -16,6 +16,7 @@ from test_circuits import OVAL
 from kartrl.cli import main
 from kartrl.commands.circuit.drive import record_drive
 from kartrl.errors import UserError
+from kartrl.kart import built_circuits
 from kartrl.kart.circuits import library
 from kartrl.kart.circuits.driver import Driver, drive, lap_times
 from kartrl.kart.circuits.format import parse
@@ -75,6 +76,18 @@ def test_cache_builds_once_and_keeps_order(cache: Path) -> None:
         library.random_states([1], "grass")
 
 
+def test_generated_states_are_trusted_in_the_cache_alone(cache: Path, tmp_path: Path) -> None:
+    """The others are driven by an emulator in a process of its own, which takes half as long again."""
+    (built,) = library.random_states([7], "ice")
+    copy, renamed = tmp_path / built.name, built.with_name("mine.state")
+    for other in (copy, renamed):
+        shutil.copy(built, other)
+    foreign = {path: built_circuits.is_foreign(GAMES / BUNDLED, str(path)) for path in (built, copy, renamed)}
+    assert foreign == {built: False, copy: True, renamed: True}
+    assert not built_circuits.is_foreign(GAMES / BUNDLED, "MarioCircuit.Act1")
+    assert built_circuits.is_foreign(tmp_path, "MarioCircuit.Act1")
+
+
 def test_cache_of_other_looks_is_another(tmp_path: Path) -> None:
     own = Path(library.__file__).parent
     same, other = (Path(shutil.copytree(own, tmp_path / name / "circuits")) for name in ("same", "other"))
@@ -82,7 +95,7 @@ def test_cache_of_other_looks_is_another(tmp_path: Path) -> None:
         shutil.copy(own.with_name("block.py"), package.parent)
     look = other / "appearance" / "looks" / "ice.toml"
     look.write_text(look.read_text().replace("road = ", "rail = ", 1))
-    assert library.version(same) == library.version() != library.version(other)
+    assert built_circuits.version(same) == built_circuits.version() != built_circuits.version(other)
 
 
 def test_circuits_without_a_cache_are_built_for_one_process(monkeypatch: pytest.MonkeyPatch) -> None:

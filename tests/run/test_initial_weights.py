@@ -106,7 +106,12 @@ def test_refused_init_builds_nothing_and_names_what_fits(tmp_path, monkeypatch):
     refused = run("train", "--init", str(SHIPPED), "--set", "kart.game=bundled", cwd=tmp_path)
     assert (refused.returncode, refused.stderr.count("\n")) == (2, 1), refused.stderr
     assert list(tmp_path.iterdir()) == []
-    for difference in ("hidden_size is 192 there, 256 here", "grayscale is False", "channels is 32 64 64", "core is lstm"):
+    for difference in (
+        "hidden_size is 192 there, 256 here",
+        "grayscale is False",
+        "channels is 32 64 64",
+        "core is lstm",
+    ):
         assert difference in refused.stderr
     options = shlex.split(refused.stderr.partition("; add ")[2])
     assert fitted(SHIPPED, [override for override in options if override != "--set"])

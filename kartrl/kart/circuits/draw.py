@@ -10,12 +10,13 @@ import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFont
 
 from kartrl.kart.block import Block
+from kartrl.kart.built_circuits import must_isolate
 from kartrl.kart.circuits.format import Circuit
 from kartrl.kart.circuits.line import line_of
 from kartrl.kart.circuits.states import start_state
 from kartrl.kart.console import KartConsole
 from kartrl.kart.game import VIEW_ROWS
-from kartrl.kart.game_files import BUNDLED, GAMES, must_isolate
+from kartrl.kart.game_files import BUNDLED, GAMES
 
 Picture = npt.NDArray[np.uint8]
 VIEW_WIDTH = 768  # pixels of the view beside a map

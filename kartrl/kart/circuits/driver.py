@@ -9,11 +9,12 @@ import numpy.typing as npt
 
 from kartrl.errors import UserError
 from kartrl.kart.block import SIZE, TILE, Block
+from kartrl.kart.built_circuits import must_isolate
 from kartrl.kart.circuits import LAPS
 from kartrl.kart.circuits.appearance.surfaces import CODES, SURFACES, Effect
 from kartrl.kart.console import KartConsole
 from kartrl.kart.game import TICKS_PER_SECOND
-from kartrl.kart.game_files import BUNDLED, GAMES, must_isolate
+from kartrl.kart.game_files import BUNDLED, GAMES
 from kartrl.kart.progress import LapTimes
 
 HOLD = 5  # ticks per action, as for an agent

@@ -1,32 +1,23 @@
-"""Start states of circuits that are not in the ROM, built once and cached in the user's cache folder.
+"""Start states of circuits that are not in the ROM, built once."""
 
-If it is not writable, as in a read-only container, they are built for this process only.
-"""
-
-import atexit
 import gzip
 import os
-import shutil
 import sys
-import tempfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from functools import cache
 from multiprocessing import current_process, get_context
 from pathlib import Path
 
-import platformdirs
-
 from kartrl.errors import UserError
-from kartrl.files import explained, user_path, write_whole
+from kartrl.files import explained, write_whole
 from kartrl.kart.block import Block
+from kartrl.kart.built_circuits import find, place
 from kartrl.kart.circuits.checks import find_faults
 from kartrl.kart.circuits.format import Circuit, read, to_toml
 from kartrl.kart.circuits.generator import random_circuit
 from kartrl.kart.circuits.ground import compile_block
 from kartrl.kart.circuits.states import make_state
-from kartrl.kart.game_files import BUNDLED, GAMES, build_id
 from kartrl.kart.levels import kind_of, random_name
 from kartrl.launch import is_kartrl
 from kartrl.metrics.video import png
@@ -57,8 +48,8 @@ def random_states(
         UserError: unknown kind, or no emulator.
     """
     wanted = [(number, kind_of(number, kind)) for number in numbers]
-    place = _place()
-    files = [_find(f"{random_name(number, which)}.state") for number, which in wanted]
+    folder = place()
+    files = [find(f"{random_name(number, which)}.state") for number, which in wanted]
     missing = []
     for file, found in zip(files, wanted, strict=True):
         if file.is_file():
@@ -67,7 +58,7 @@ def random_states(
             missing.append(found)
     if missing:
         announce(len(missing))
-    for name in run_tasks(build_random, [(number, which, str(place)) for number, which in missing]):
+    for name in run_tasks(build_random, [(number, which, str(folder)) for number, which in missing]):
         progress(name)
     return files
 
@@ -120,7 +111,7 @@ def state_of(file: Path, announce: Announce = _ignore) -> Path:
     Raises:
         UserError: the file is not a circuit that can be driven, or there is no emulator.
     """
-    state = _find(f"{zlib.crc32(to_toml(read(file)).encode()):08x}/{file.stem}.state")
+    state = find(f"{zlib.crc32(to_toml(read(file)).encode()):08x}/{file.stem}.state")
     if not state.is_file():
         announce(1)
         save(state, state_bytes(compile_block(read_valid(file))))
@@ -157,42 +148,3 @@ def _runs_script() -> bool:
     """Whether a script of the user's is running: a new process would run it again, up to where it starts processes."""
     main = sys.modules["__main__"]
     return getattr(main, "__spec__", None) is None and hasattr(main, "__file__") and not is_kartrl(Path(sys.argv[0]))
-
-
-@cache
-def version(folder: Path = Path(__file__).parent) -> str:
-    """A hash of what generated circuits depend on: this package, its looks, and block.py beside it."""
-    code = 0
-    for file in (folder.with_name("block.py"), *sorted(folder.rglob("*.py")), *sorted(folder.rglob("looks/*.toml"))):
-        code = zlib.crc32(file.read_bytes(), code)
-    return f"{code:08x}"
-
-
-def _find(name: str) -> Path:
-    """The path of this file in the cache or, if it is missing, the path at which to build it."""
-    kept = _cache() / name
-    return kept if kept.is_file() else _place() / name
-
-
-def _place() -> Path:
-    """The folder in which circuits are built: the cache, or a temporary one for this process."""
-    kept = _cache()
-    try:
-        kept.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        return _temporary()
-    return kept if os.access(kept, os.W_OK) else _temporary()
-
-
-@cache
-def _temporary() -> Path:
-    folder = tempfile.mkdtemp(prefix="kartrl-circuits-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return Path(folder)
-
-
-def _cache() -> Path:
-    """The folder for this build of the game and this version of the generator."""
-    root = user_path(os.environ.get("KARTRL_CACHE") or platformdirs.user_cache_dir("kartrl"))
-    build = build_id(GAMES / BUNDLED)
-    return root / "circuits" / f"{build:08x}-{version()}"

@@ -9,8 +9,9 @@ import numpy.typing as npt
 
 from kartrl.errors import UserError
 from kartrl.kart.block import BANK, Block
+from kartrl.kart.built_circuits import must_isolate
 from kartrl.kart.console import STANDING, KartConsole
-from kartrl.kart.game_files import BUNDLED, GAMES, must_isolate
+from kartrl.kart.game_files import BUNDLED, GAMES
 
 BOOT, SETTLE = 60, 60  # frames until the console has booted, until a selected circuit is loaded
 FROM_MEMORY = 255  # value of `select`: use the block in memory

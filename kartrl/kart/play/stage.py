@@ -11,9 +11,10 @@ from kartrl.console.movie import Movie, read_movie
 from kartrl.errors import UserError
 from kartrl.files import ANOTHER, explained, unused_file
 from kartrl.kart import KART
+from kartrl.kart.built_circuits import is_foreign
 from kartrl.kart.console import KartConsole
 from kartrl.kart.game import TICKS_PER_SECOND
-from kartrl.kart.game_files import BUNDLED, circuits, game_folder, is_foreign
+from kartrl.kart.game_files import BUNDLED, circuits, game_folder
 from kartrl.kart.levels import circuit_name
 from kartrl.kart.play.ghost import Ghost, MovieGhost, PolicyGhost
 from kartrl.kart.play.session import Session

@@ -13,9 +13,10 @@ from kartrl.console.libretro import Image
 from kartrl.console.movie import Movie, read_movie
 from kartrl.driving.driver import open_driver
 from kartrl.errors import UserError
+from kartrl.kart.built_circuits import is_foreign
 from kartrl.kart.console import KartConsole
 from kartrl.kart.game import TICKS_PER_SECOND
-from kartrl.kart.game_files import game_folder, is_foreign
+from kartrl.kart.game_files import game_folder
 from kartrl.kart.levels import circuit_name
 from kartrl.kart.race import film
 from kartrl.kart.race.drives import (
