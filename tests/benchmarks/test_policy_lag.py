@@ -29,7 +29,7 @@ def test_predictors_and_processes_get_weights_two_updates_late():
 
 
 def test_policy_lag_script_trains_at_the_given_lag(tmp_path: Path):
-    options = ["run.name=late", "run.agent_steps=10000", "system.max_policy_lag=1000", "system.predictors=0"]
+    options = ["run.name=late", "run.agent_steps=30000", "system.max_policy_lag=1000", "system.predictors=0"]
     script = [sys.executable, ROOT / "benchmarks" / "policy_lag.py", "--updates", "10", "-c", "cartpole", *EVALUATE_OFF]
     command = [*script, *(part for option in options for part in ("--set", option))]
     subprocess.run(command, check=True, timeout=120, cwd=tmp_path, env=environment())
