@@ -153,13 +153,12 @@ def export_folder(
             work = Path(made)
             choices = half, levels, episodes
             given, world, driven, results = _save_driven(path, work / WEIGHTS, *choices, console, str(output))
-            config = _impersonal(given.config)
-            texts = {SETTINGS: dump(config)}
+            texts = {SETTINGS: dump(world.config)}
             body = describe(name, given, half, results, world, licence)
             if results:
                 _film(work, driven, console)
-                texts[".eval_results/kartrl.yaml"] = eval_results(config, results)
-            texts[CARD] = card_head(name, config, results, licence) + body + _use(work)
+                texts[".eval_results/kartrl.yaml"] = eval_results(world.config, results)
+            texts[CARD] = card_head(name, world.config, results, licence) + body + _use(work)
             if licence == MIT:
                 texts["LICENSE"] = _own_licence()
             for file, text in texts.items():
@@ -194,8 +193,8 @@ def _save_driven(
     whole = checkpoint.load(path)
     if episodes:
         checkpoint.check_imports(whole.config)  # an error here, before an earlier file is overwritten
-    given = whole._replace(config=_impersonal(whole.config))
-    world = load_world(given.config)
+    world = load_world(_impersonal(whole.config))
+    given = whole._replace(config=world.config)
     if levels:
         world.find_levels(levels, console)  # an error here, before an earlier file is overwritten
     elif episodes and (trained := load_world(whole.config).level_keys()):
@@ -282,12 +281,12 @@ def _impersonal(config: Config) -> Config:
 def describe(
     name: str, given: "Checkpoint", half: bool, results: Sequence[Result], world: World, licence: str = LICENCE
 ) -> str:
-    """The model card of a checkpoint with this file name, as Markdown."""
+    """The model card of a checkpoint with this file name, as Markdown; the configuration is its world's."""
     import torch
 
     from kartrl.comparison.report import markdown_table
 
-    config, counters = _impersonal(given.config), given.counters
+    config, counters = world.config, given.counters
     earlier = "" if given.config.run.init == "none" else ", after those of the run whose weights it began with"
     numbers = sum(tensor.numel() for tensor in given.network.values())
     rows = {

@@ -18,7 +18,7 @@ from kartrl.files import user_path
 from kartrl.kart.game_files import BUNDLED, GAMES, build_id
 from kartrl.kart.levels import is_generated, is_path
 
-CIRCUITS = Path(__file__).with_name("circuits")  # the package that builds them
+BUILDER = Path(__file__).with_name("circuits")  # the package that builds them
 
 
 def is_foreign(folder: Path, circuit: str) -> bool:
@@ -37,7 +37,7 @@ def must_isolate(folder: Path, circuit: str) -> bool:
 
 
 @cache
-def version(folder: Path = CIRCUITS) -> str:
+def version(folder: Path = BUILDER) -> str:
     """A hash of what generated circuits depend on: the package `circuits`, its looks, and block.py beside it."""
     code = 0
     for file in (folder.with_name("block.py"), *sorted(folder.rglob("*.py")), *sorted(folder.rglob("looks/*.toml"))):
@@ -69,7 +69,11 @@ def _temporary() -> Path:
 
 
 def _cache() -> Path:
-    """The folder for this build of the game and this version of the generator."""
     root = user_path(os.environ.get("KARTRL_CACHE") or platformdirs.user_cache_dir("kartrl"))
-    build = build_id(GAMES / BUNDLED)
-    return root / "circuits" / f"{build:08x}-{version()}"
+    return root / "circuits" / _edition()
+
+
+@cache
+def _edition() -> str:
+    """This build of the game and this version of the generator: circuits of others are not mixed with theirs."""
+    return f"{build_id(GAMES / BUNDLED):08x}-{version()}"

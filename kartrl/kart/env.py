@@ -104,6 +104,7 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
         self._section, self._ticks = section, view.frame_skip
         self._folder = game_folder(section.game)
         self._names = self._find([circuit] if isinstance(circuit, str) else circuit)
+        self._groups = {name: group_of(circuit_name(name)) for name in self._names}
         self.render_mode = render_mode
         self.metadata = {**self.metadata, "render_fps": TICKS_PER_SECOND / self._ticks}
         self._picture = Picture(view)
@@ -265,13 +266,12 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
         """
         names = list(self._names)
         if self._section.circuit_sampling == "steps":
-            groups = {name: group_of(circuit_name(name)) for name in names}
-            steps = Counter(dict.fromkeys(groups.values(), 0))
-            for name, group in groups.items():
-                steps[group] += self.steps[name]
-            fewest = min(names, key=lambda name: (steps[groups[name]], self.steps[name]))
-            names = [name for name in names if steps[groups[name]] == steps[groups[fewest]]]
-            names = [name for name in names if self.steps[name] == self.steps[fewest]]
+            in_group = Counter[str]()
+            for name, group in self._groups.items():
+                in_group[group] += self.steps[name]
+            driven = {name: (in_group[group], self.steps[name]) for name, group in self._groups.items()}
+            fewest = min(driven.values())
+            names = [name for name in names if driven[name] == fewest]
         return names[int(self.np_random.integers(len(names)))]
 
     def _opened(self) -> KartConsole:
