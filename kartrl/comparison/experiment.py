@@ -37,8 +37,8 @@ Seed = Annotated[int, Field(ge=0, lt=2**32)]
 class Experiment(Section):
     """The grid: each algorithm on each environment with each seed.
 
-    A part of a configuration is a list of arguments of `-c` and, if they contain an equals sign and are no files, of
-    `--set`.
+    A part of a configuration is a list of arguments of `-c`, which may be files next to the experiment's, and, if they
+    contain an equals sign and are no files, of `--set`.
     """
 
     folder: UserPath = Field("", description="of the runs; default: the file's name, in logs")
@@ -94,7 +94,8 @@ def read_experiment(file: Path, by: str) -> tuple[Path, list[Cell]]:
     cells, names = [], []
     for seed, (environment, its), (algorithm, own) in grid:
         name = "__".join(part for part in (environment, algorithm, str(seed)) if part)
-        parts = [*experiment.common, *its, *own]
+        beside = {part: str(file.parent / part) for part in (*experiment.common, *its, *own)}
+        parts = [near if os.path.isfile(near) else part for part, near in beside.items()]
         ours = {"run.logs": folder, "run.name": name, "run.seed": seed}
         files = [part for part in parts if "=" not in part or os.path.isfile(user_path(part))]
         overrides = [part for part in parts if part not in files]

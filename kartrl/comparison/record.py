@@ -16,8 +16,10 @@ from kartrl import __version__
 from kartrl.comparison.curves import places
 from kartrl.comparison.report import Comparison, as_json, curves
 from kartrl.comparison.runs import ComparedRun
-from kartrl.config import Config, presets, read, settings
+from kartrl.config import Config, dump, presets, read, settings
+from kartrl.config.algorithms import ALGORITHMS
 from kartrl.config.chosen import unchosen
+from kartrl.config.ini import parse
 from kartrl.errors import UserError
 from kartrl.files import check_replaceable, explained, safe_name, write_whole
 from kartrl.launch import config_options
@@ -84,18 +86,17 @@ def make_record(
     source = runs[0].source
     command = source.get("command", "") if options is None else shlex.join(["train", *options])
     files, overrides = _given(command)
-    if own := [file for file in files if file not in presets()]:
-        raise UserError(
-            f"--record: {runs[0].name} was trained with {own[0]}, which is no bundled configuration: use --set"
-        )
     kept = [one for one in overrides if one.partition("=")[0].strip() not in OWN]
+    bundled = [file for file in files if file in presets()]
+    if bundled != files:
+        kept = _written_out(runs[0].config, bundled, kept)
     record = {
         "kartrl": __version__,
         "task": task,
         "group": label,
         "by": comparison.by,
         "metric": comparison.metric,
-        "command": shlex.join(["kartrl", "train", *config_options(files, kept)]),
+        "command": shlex.join(["kartrl", "train", *config_options(bundled, kept)]),
         "config": config,
         "hash": fingerprint(config),
     }
@@ -146,6 +147,33 @@ def changes_since(record: Mapping[str, Any]) -> list[str]:
     return [
         f"{key} was {then}, is {value}" for key, (then, value) in sorted(both.items()) if value not in ("auto", then)
     ]
+
+
+def _written_out(config: Config, files: Sequence[str], overrides: Sequence[str]) -> list[str]:
+    """Overrides that make this configuration of these files; files that others do not have are written out."""
+    its_id = f"environment.id={config.environment.id}"
+    if its_id not in overrides and read(files).environment.id != config.environment.id:
+        overrides = [its_id, *overrides]
+    ours, now = (parse(dump(one, comments=False), "") for one in (config, read(files, overrides)))
+    if "levels" in now:
+        ours["levels"] = dict.fromkeys(now["levels"], "none") | ours["levels"]
+    return [*overrides] + [
+        f"{section}.{key}={value}"
+        for section, keys in ours.items()
+        for key, value in keys.items()
+        if f"{section}.{key}" not in OWN
+        and section not in ALGORITHMS.keys() - {config.algorithm.name}
+        and not value.startswith("auto (")
+        and _number(value) != _number(now.get(section, {}).get(key, ""))
+    ]
+
+
+def _number(text: str) -> float | str:
+    """Its number, which is written as 1 and as 1.0; other text stays as it is."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 def _common(runs: Sequence[ComparedRun]) -> Values:

@@ -108,7 +108,6 @@ def test_changed_defaults_are_named() -> None:
     [
         ((), {"command": ""}, "does not say how it was trained"),
         ((), {"command": "kartrl train -c 'mine"}, "not a command that trains"),
-        ((), {"command": "kartrl train -c mine.cfg"}, "mine.cfg, which is no bundled configuration"),
         ((), {"command": "kartrl train -c cartpole"}, "would train something else: appo.epochs was 3, is 4"),
         (
             ("optimizer.learning_rate=0.5",),
@@ -127,21 +126,41 @@ def test_runs_that_cannot_be_recorded_are_refused(
     assert not Path("results").exists()
 
 
+def test_files_of_ones_own_are_written_out() -> None:
+    make("pole", ["system.agents=auto (2)"], command="kartrl train -c cartpole mine.cfg --set appo.epochs=3")
+    overrides = ["environment.mirrored_actions=none", "levels.*=none", "levels.MarioCircuit.Act1=train"]
+    folder = write_run(Path("logs/kart"), returns=[1.0] * 20)
+    about = {**SOURCE, "command": "kartrl train -c mine.cfg theirs.cfg --seed 2"}
+    (folder / "config.cfg").write_text(dump(read([], overrides), about=about), encoding="utf-8")
+    assert main(["compare", "pole", "--record"]) == 0
+    assert main(["compare", "kart", "--record"]) == 0
+    pole, kart = (json.loads(file.read_text()) for file in sorted(Path("results").glob("*-appo.json")))
+    assert pole["command"] == "kartrl train -c cartpole --set appo.epochs=3"
+    assert kart["command"].startswith("kartrl train --set ")
+    assert "environment.id" not in kart["command"], "it is the default"
+    assert "--set environment.mirrored_actions=none" in kart["command"]
+    assert changes_since(pole) == changes_since(kart) == []
+
+
 def test_experiment_is_recorded_by_its_own_parts() -> None:
     """Its runs, which are trained here, say that they were trained with files that nobody else has."""
     own = [*CARTPOLE, "run.agent_steps=1000"]
-    Path("pole.toml").write_text(
-        f'seeds = [1, 2]\ncommon = {json.dumps(own)}\n[algorithms]\nshort = ["appo.epochs=3"]\n'
+    base = Path("experiments/whole.cfg")  # next to the experiment, which is not in this folder
+    base.parent.mkdir()
+    base.write_text(dump(read([], own)), encoding="utf-8")
+    Path("experiments/pole.toml").write_text(
+        'seeds = [1, 2]\nfolder = "logs/pole"\ncommon = ["whole.cfg", "run.agent_steps=1000"]\n'
+        '[algorithms]\nshort = ["appo.epochs=3"]\n'
     )
-    for cell in read_experiment(Path("pole.toml"), "algorithm")[1]:
+    for cell in read_experiment(Path("experiments/pole.toml"), "algorithm")[1]:
         begun = experiment.record(cell)
         write_run(cell.folder, returns=[1.0] * 20)
         about = {"command": f"kartrl train -c {begun}", **SOURCE}
         (cell.folder / "config.cfg").write_text(dump(cell.config, about=about), encoding="utf-8")
         save_policy(cell.folder, [*own, "appo.epochs=3", f"run.seed={cell.config.run.seed}"], 1000)
-    assert main(["compare", "--config", "pole.toml", "--record"]) == 0
+    assert main(["compare", "--config", "experiments/pole.toml", "--record"]) == 0
     record = json.loads(Path("results/CartPole-v1-short.json").read_text())
-    assert record["command"].startswith("kartrl train --set environment.id=CartPole-v1 ")
-    assert record["command"].endswith(" --set run.agent_steps=1000 --set appo.epochs=3")
+    assert record["command"].startswith("kartrl train --set environment.id=CartPole-v1 --set run.agent_steps=1000 ")
+    assert "whole.cfg" not in record["command"]
     assert record["seeds"] == [1, 2]
     assert changes_since(record) == []
