@@ -89,7 +89,7 @@ def make_record(
     kept = [one for one in overrides if one.partition("=")[0].strip() not in OWN]
     bundled = [file for file in files if file in presets()]
     if bundled != files:
-        kept = _written_out(runs[0].config, bundled, kept)
+        kept = _written_out(read(files, kept), bundled, kept)
     record = {
         "kartrl": __version__,
         "task": task,
@@ -150,7 +150,7 @@ def changes_since(record: Mapping[str, Any]) -> list[str]:
 
 
 def _written_out(config: Config, files: Sequence[str], overrides: Sequence[str]) -> list[str]:
-    """Overrides that make this configuration of these files; files that others do not have are written out."""
+    """Overrides that make this configuration of these files: what was read from others is written out."""
     its_id = f"environment.id={config.environment.id}"
     if its_id not in overrides and read(files).environment.id != config.environment.id:
         overrides = [its_id, *overrides]
@@ -163,7 +163,6 @@ def _written_out(config: Config, files: Sequence[str], overrides: Sequence[str])
         for key, value in keys.items()
         if f"{section}.{key}" not in OWN
         and section not in ALGORITHMS.keys() - {config.algorithm.name}
-        and not value.startswith("auto (")
         and _number(value) != _number(now.get(section, {}).get(key, ""))
     ]
 

@@ -127,11 +127,15 @@ def test_runs_that_cannot_be_recorded_are_refused(
 
 
 def test_files_of_ones_own_are_written_out() -> None:
-    make("pole", ["system.agents=auto (2)"], command="kartrl train -c cartpole mine.cfg --set appo.epochs=3")
-    overrides = ["environment.mirrored_actions=none", "levels.*=none", "levels.MarioCircuit.Act1=train"]
+    Path("empty.cfg").touch()
+    make("pole", command="kartrl train -c cartpole empty.cfg --set appo.epochs=3")
+    Path("mine.cfg").write_text(
+        "[environment]\nmirrored_actions = none\n[system]\nagents = 2\n[levels]\n* = none\nMarioCircuit.Act1 = train\n"
+    )
     folder = write_run(Path("logs/kart"), returns=[1.0] * 20)
-    about = {**SOURCE, "command": "kartrl train -c mine.cfg theirs.cfg --seed 2"}
-    (folder / "config.cfg").write_text(dump(read([], overrides), about=about), encoding="utf-8")
+    config = read(["mine.cfg"], ["environment.frame_skip=5"])  # as auto has chosen
+    about = {**SOURCE, "command": "kartrl train -c mine.cfg --seed 2"}
+    (folder / "config.cfg").write_text(dump(config, about=about), encoding="utf-8")
     assert main(["compare", "pole", "--record"]) == 0
     assert main(["compare", "kart", "--record"]) == 0
     pole, kart = (json.loads(file.read_text()) for file in sorted(Path("results").glob("*-appo.json")))
@@ -139,6 +143,8 @@ def test_files_of_ones_own_are_written_out() -> None:
     assert kart["command"].startswith("kartrl train --set ")
     assert "environment.id" not in kart["command"], "it is the default"
     assert "--set environment.mirrored_actions=none" in kart["command"]
+    assert "--set system.agents=2" in kart["command"]
+    assert "frame_skip" not in kart["command"]
     assert changes_since(pole) == changes_since(kart) == []
 
 
