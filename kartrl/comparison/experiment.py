@@ -94,8 +94,7 @@ def read_experiment(file: Path, by: str) -> tuple[Path, list[Cell]]:
     cells, names = [], []
     for seed, (environment, its), (algorithm, own) in grid:
         name = "__".join(part for part in (environment, algorithm, str(seed)) if part)
-        beside = {part: str(file.parent / part) for part in (*experiment.common, *its, *own)}
-        parts = [near if os.path.isfile(near) else part for part, near in beside.items()]
+        parts = [_beside(file, part) for part in (*experiment.common, *its, *own)]
         ours = {"run.logs": folder, "run.name": name, "run.seed": seed}
         files = [part for part in parts if "=" not in part or os.path.isfile(user_path(part))]
         overrides = [part for part in parts if part not in files]
@@ -113,6 +112,12 @@ def read_experiment(file: Path, by: str) -> tuple[Path, list[Cell]]:
                 "averaged; put what differs into the algorithms"
             )
     return folder, cells
+
+
+def _beside(file: Path, part: str) -> str:
+    """The part, as a path if a file next to the experiment's has this name."""
+    near = str(file.parent / part)
+    return near if os.path.isfile(near) else part
 
 
 @contextlib.contextmanager

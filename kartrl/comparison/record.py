@@ -16,10 +16,10 @@ from kartrl import __version__
 from kartrl.comparison.curves import places
 from kartrl.comparison.report import Comparison, as_json, curves
 from kartrl.comparison.runs import ComparedRun
-from kartrl.config import Config, dump, presets, read, settings
+from kartrl.config import Config, presets, read, settings
 from kartrl.config.algorithms import ALGORITHMS
 from kartrl.config.chosen import unchosen
-from kartrl.config.ini import parse
+from kartrl.config.explanation import changes
 from kartrl.errors import UserError
 from kartrl.files import check_replaceable, explained, safe_name, write_whole
 from kartrl.launch import config_options
@@ -154,25 +154,12 @@ def _written_out(config: Config, files: Sequence[str], overrides: Sequence[str])
     its_id = f"environment.id={config.environment.id}"
     if its_id not in overrides and read(files).environment.id != config.environment.id:
         overrides = [its_id, *overrides]
-    ours, now = (parse(dump(one, comments=False), "") for one in (config, read(files, overrides)))
-    if "levels" in now:
-        ours["levels"] = dict.fromkeys(now["levels"], "none") | ours["levels"]
+    others = ALGORITHMS.keys() - {config.algorithm.name}
     return [*overrides] + [
-        f"{section}.{key}={value}"
-        for section, keys in ours.items()
-        for key, value in keys.items()
-        if f"{section}.{key}" not in OWN
-        and section not in ALGORITHMS.keys() - {config.algorithm.name}
-        and _number(value) != _number(now.get(section, {}).get(key, ""))
+        f"{change.section}.{change.key}={'none' if change.here is None else change.here}"  # None: a level's use
+        for change in changes(config, read(files, overrides))
+        if f"{change.section}.{change.key}" not in OWN and change.section not in others
     ]
-
-
-def _number(text: str) -> float | str:
-    """Its number, which is written as 1 and as 1.0; other text stays as it is."""
-    try:
-        return float(text)
-    except ValueError:
-        return text
 
 
 def _common(runs: Sequence[ComparedRun]) -> Values:

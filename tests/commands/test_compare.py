@@ -95,6 +95,17 @@ def test_experiment_on_symmetry_names_files_with_equals(tmp_path, monkeypatch):
     assert {cell.config.run.agent_steps for cell in cells} == {500}
 
 
+def test_later_parts_of_an_experiment_count(tmp_path):
+    """Also where an earlier one says the same."""
+    file = tmp_path / "pole.toml"
+    file.write_text(
+        'seeds = [1]\ncommon = ["cartpole", "appo.epochs=3"]\n[environments]\nx = ["appo.epochs=4"]\n'
+        '[algorithms]\nshort = ["appo.epochs=3"]\n'
+    )
+    _, (cell,) = read_experiment(file, "algorithm")
+    assert cell.config.appo.epochs == 3
+
+
 def test_an_episodes_metric_is_reached_by_a_mean_of_100(tmp_path):
     levels = [("", int(number >= 50)) for number in range(200)]
     for name in ("ppo", "a2c"):
