@@ -30,7 +30,11 @@ DTYPES = {
     "F32": torch.float32,
     "F16": torch.float16,
     "I64": torch.int64,
+    "I32": torch.int32,
+    "I16": torch.int16,
+    "I8": torch.int8,
     "U8": torch.uint8,
+    "BOOL": torch.bool,
 }  # by safetensors' names
 
 
@@ -254,6 +258,9 @@ def _check_tensors(checkpoint: Checkpoint) -> None:
         raise UserError("its weights do not fit the network that its configuration describes")
     if checkpoint.optimizer:
         shapes = state_shapes(checkpoint.config.optimizer, network.parameters())
+        # parameters that the loss does not depend on, or that are frozen, have none
+        moved = {name.partition("/")[0] for name in checkpoint.optimizer}
+        shapes = {name: shape for name, shape in shapes.items() if name.partition("/")[0] in moved}
         if _types(checkpoint.optimizer) != {name: (torch.float32, shape) for name, shape in shapes.items()}:
             raise UserError("its optimizer's state does not fit its network")
     if checkpoint.algorithm:

@@ -263,7 +263,9 @@ class Learner:
     def _gradients(self, part: Batch) -> tuple[Loss, tuple[Tensor | None, ...]]:
         """The loss of a part and its gradients; called on a thread of the pool, or recorded."""
         loss = self._loss(part, lambda stage: None)
-        return loss.detach(), torch.autograd.grad(loss.total, self._parameters, allow_unused=True)
+        learned = [each for each in self._parameters if each.requires_grad]  # an own network may have frozen ones
+        gradients = iter(torch.autograd.grad(loss.total, learned, allow_unused=True))
+        return loss.detach(), tuple(next(gradients) if each.requires_grad else None for each in self._parameters)
 
     def _loss(self, part: Batch, lap: Callable[[str], None]) -> Loss:
         output = run(self.network, part.trajectory, self.algorithm.looks_ahead)

@@ -12,6 +12,7 @@ from kartrl.errors import UserError, located
 from kartrl.models.normaliser import EPSILON, PIXEL_EPSILON, RunningNormaliser
 
 PROBE = 2  # rows with which a part is tried
+KEPT = (torch.float32, torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)  # in checkpoints
 
 
 class OwnEncoder(nn.Module):
@@ -30,9 +31,11 @@ class OwnEncoder(nn.Module):
             else nn.Identity()
         )
         inner = (shape[2], shape[0], shape[1]) if self.image else shape
-        self.module = _made("model.encoder", section.encoder, inner)
-        output = _tried("model.encoder", section.encoder, self.module, torch.zeros(PROBE, *inner))
+        with torch.device("cpu"):
+            module = _made("model.encoder", section.encoder, inner)
+            output = _tried("model.encoder", section.encoder, module, torch.zeros(PROBE, *inner))
         self.features = _width("model.encoder", section.encoder, output)
+        self.module = _placed(module)
 
     def forward(self, observation: Tensor) -> Tensor:
         x = self.normaliser(self._flat(observation)).view(observation.shape)
@@ -55,14 +58,21 @@ def make_own_core(section: Model, features: int) -> tuple[nn.Module, int, int]:
         UserError: it is not such a module.
     """
     key, value = "model.core", section.core
-    module = _made(key, value, features)
+    with torch.device("cpu"):
+        module = _made(key, value, features)
     state_size: Any = getattr(module, "state_size", None)
     if not isinstance(state_size, int) or state_size < 1:
         raise UserError(f"{key} = {value}: its module needs an attribute state_size, the numbers of its state")
-    output = _tried(key, value, module, torch.zeros(PROBE, features), torch.zeros(PROBE, state_size))
+    with torch.device("cpu"):
+        output = _tried(key, value, module, torch.zeros(PROBE, features), torch.zeros(PROBE, state_size))
     if not isinstance(output, tuple) or len(output) != 2 or _width(key, value, output[1]) != state_size:
         raise UserError(f"{key} = {value}: its module must return its output and its next state, [B, {state_size}]")
-    return module, _width(key, value, output[0]), state_size
+    return _placed(module), _width(key, value, output[0]), state_size
+
+
+def _placed(module: nn.Module) -> nn.Module:
+    """The module where modules are made at present: an outline has no memory for weights, with which none can be tried."""
+    return module.to(torch.get_default_device())
 
 
 def _made(key: str, value: str, argument: Any) -> nn.Module:
@@ -74,6 +84,12 @@ def _made(key: str, value: str, argument: Any) -> nn.Module:
         raise UserError(f"{key} = {value}: {located(error)}") from error
     if not isinstance(module, nn.Module):
         raise UserError(f"{key} = {value}: returned {type(module).__name__}, not a torch.nn.Module")
+    for name, kept in module.state_dict().items():
+        if not isinstance(kept, Tensor) or kept.dtype not in KEPT:
+            found = str(kept.dtype).removeprefix("torch.") if isinstance(kept, Tensor) else type(kept).__name__
+            raise UserError(f"{key} = {value}: its {name} is {found}; checkpoints keep float32, bool and integers")
+        if not kept.isfinite().all():
+            raise UserError(f"{key} = {value}: its {name} is not finite; register a mask as bool, or persistent=False")
     return module
 
 

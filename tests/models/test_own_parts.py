@@ -1,5 +1,6 @@
 """Encoders and cores of the user's own, named in [model]."""
 
+import copy
 import sys
 from pathlib import Path
 
@@ -7,12 +8,18 @@ import pytest
 import torch
 from commands import ROOT, assert_clear, run_example
 from torch import nn
+from trajectories import DISCRETE, random_trajectory
 
 from kartrl.cli import main
 from kartrl.config import read
 from kartrl.envs.observation_spec import plain
 from kartrl.envs.spec import ActionSpec, Discrete, EnvSpec
 from kartrl.errors import UserError
+from kartrl.learning import checkpoint
+from kartrl.learning.checkpoint import Checkpoint, load_network
+from kartrl.learning.counters import Counters
+from kartrl.learning.learner import LearnerState, make_learner
+from kartrl.learning.update_threads import UpdateThreads
 from kartrl.models import make_network
 from kartrl.models.mirror_symmetry import symmetry_of
 
@@ -43,6 +50,46 @@ def make_stateless(features: int) -> nn.Module:
 
 def make_nothing(_: object) -> None:
     """No module."""
+
+
+class Usual(nn.Module):
+    """What ordinary layers have: a mask, an index, frozen and unused weights, and a rate that is read as a number."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.register_buffer("keep", torch.tensor([True, False] * 3))
+        self.register_buffer("order", torch.arange(6, dtype=torch.int32).flip(0))
+        self.backbone, self.layer = nn.Linear(size, 6).requires_grad_(False), nn.Linear(6, 6)
+        self.unused = nn.Linear(2, 2)
+        self.dropout = nn.Dropout([rate.item() for rate in torch.linspace(0, 0.1, 3)][0])
+        self.frequencies = torch.ones(size)  # no buffer
+
+    def forward(self, x):
+        x = self.backbone(x * self.frequencies)[:, self.order].masked_fill(~self.keep, 0.0)
+        return self.dropout(self.layer(x))
+
+
+def make_usual(shape: tuple[int, ...]) -> nn.Module:
+    return Usual(*shape)
+
+
+def make_double(shape: tuple[int, ...]) -> nn.Module:
+    return nn.Linear(*shape, 4).double()
+
+
+def make_infinite(shape: tuple[int, ...]) -> nn.Module:
+    """With an additive mask, as attention has it."""
+    module = nn.Linear(*shape, 4)
+    module.register_buffer("mask", torch.full((4, 4), -torch.inf).triu(1))
+    return module
+
+
+def make_extra(shape: tuple[int, ...]) -> nn.Module:
+    class Extra(nn.Linear):
+        def get_extra_state(self):
+            return {"calls": 0}
+
+    return Extra(*shape, 4)
 
 
 def make_broken(_: object) -> nn.Module:
@@ -102,6 +149,9 @@ def test_own_parts_have_no_mirror_symmetry() -> None:
         ("model.encoder=test_own_parts:make_broken", "ZeroDivisionError"),
         ("model.encoder=test_own_parts:make_wide", "must return float32 [2, N]"),
         ("model.core=test_own_parts:make_stateless", "state_size"),
+        ("model.encoder=test_own_parts:make_double", "its weight is float64; checkpoints keep float32"),
+        ("model.encoder=test_own_parts:make_infinite", "its mask is not finite; register a mask as bool"),
+        ("model.encoder=test_own_parts:make_extra", "its _extra_state is dict"),
     ],
 )
 def test_own_parts_that_do_not_fit_are_one_line(override: str, words: str) -> None:
@@ -109,6 +159,30 @@ def test_own_parts_that_do_not_fit_are_one_line(override: str, words: str) -> No
         make_network(read(overrides=[override]).model, plain(4), ACTION)
     assert words in str(refused.value)
     assert_clear(refused.value)
+
+
+@pytest.mark.parametrize(("optimizer", "threads"), [("adam", 1), ("rmsprop", 2)])
+def test_own_network_of_usual_layers_is_saved_and_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, optimizer: str, threads: int
+) -> None:
+    """Frozen and unused weights have no gradient, and no state in the optimizer."""
+    monkeypatch.setenv("KARTRL_IMPORT", "test_own_parts")
+    overrides = ["model.encoder=test_own_parts:make_usual", "algorithm.name=impala", f"optimizer.name={optimizer}"]
+    config = read(overrides=overrides)
+    network = make_network(config.model, plain(3), DISCRETE)
+    learner = make_learner(config, network, DISCRETE, threads=UpdateThreads(threads))
+    before = copy.deepcopy(network.state_dict())
+    trajectory = random_trajectory(DISCRETE, size=64, dtype=torch.float32)  # in several parts
+    learner.update(trajectory, int(trajectory.valid.sum()), 0.0, lambda stage: None)
+    moved = {name for name, weights in network.state_dict().items() if not weights.equal(before[name])}
+    assert {name.partition("module.")[2] for name in moved if "encoder" in name} == {"layer.weight", "layer.bias"}
+    state, path = learner.state(), tmp_path / "own.pt"
+    counters = Counters(100, 1, 1, 2.0, 0.1)
+    checkpoint.save(path, Checkpoint(config, state.network, state.optimizer, counters, plain(3), DISCRETE))
+    loaded = checkpoint.load(path)
+    seen = torch.randn(2, 3)
+    assert load_network(loaded, torch.device("cpu")).features(seen).equal(network.eval().features(seen))
+    make_learner(config, network, DISCRETE).load_state(LearnerState(loaded.network, loaded.optimizer, {}))
 
 
 def test_own_network_trains_and_is_loaded_only_if_trusted(
