@@ -12,6 +12,7 @@ import numpy as np
 from kartrl.acting.operators import EACH, OPERATORS
 
 Node = tuple[str, str, list[str]]  # of a graph: name, kind, and names of its inputs
+SMALLEST = np.finfo(np.float32).tiny
 STILL = {"standard_exponential": 1.0, "standard_normal": 0.0, "random": 0.5}
 """Of each kind of noise, that with which the most likely action is drawn."""
 
@@ -106,8 +107,14 @@ class Runner:
 
 
 def draw(random: np.random.Generator, batch: int, noise: Sequence[tuple[str, int]]) -> np.ndarray:
-    """Noise for `ActorCritic.act`, float32 [batch, any]: columns of each kind, a method of NumPy's generators."""
+    """Noise for `ActorCritic.act`, float32 [batch, any]: columns of each kind, a method of NumPy's generators.
+
+    Exponential noise is never 0, as NumPy's is once in 7 million: that would select even an illegal action.
+    """
     columns = [getattr(random, kind)((batch, number), np.float32) for kind, number in noise]
+    for column, (kind, _) in zip(columns, noise, strict=True):
+        if kind == "standard_exponential":
+            np.maximum(column, SMALLEST, out=column)
     return columns[0] if len(columns) == 1 else np.concatenate(columns, 1)
 
 

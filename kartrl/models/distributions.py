@@ -181,9 +181,9 @@ class DiagonalGaussian(nn.Module):
         return torch.randn(batch, self.noise_size, device=device, generator=generator)
 
     def normalise(self, output: Tensor) -> Tensor:
-        """See `Distribution`: log deviations are clamped."""
+        """See `Distribution`: log deviations are clamped; gradients that lead back between the bounds pass."""
         mean, log_deviation = output.chunk(2, -1)
-        return torch.cat([mean, log_deviation.clamp(*self.LOG_DEVIATION)], -1)
+        return torch.cat([mean, _Clamp.apply(log_deviation, *self.LOG_DEVIATION)], -1)
 
     def sample(self, parameters: Tensor, noise: Tensor) -> Tensor:
         mean, log_deviation = parameters.chunk(2, -1)
@@ -229,6 +229,25 @@ class DiagonalGaussian(nn.Module):
     def restricted(self, output: Tensor, restriction: Tensor) -> Tensor:
         """See `Distribution`: all actions are legal."""
         return output
+
+
+class _Clamp(torch.autograd.Function):
+    """`Tensor.clamp`, but with no gradient only where descent would lead further out.
+
+    With none beyond a bound, a deviation that a large step has brought there would stay there for ever.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, low: float, high: float) -> Tensor:
+        ctx.save_for_backward(x)
+        ctx.bounds = low, high
+        return x.clamp(low, high)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        (x,), (low, high), (gradient,) = ctx.saved_tensors, ctx.bounds, gradients
+        outwards = ((x < low) & (gradient > 0)) | ((x > high) & (gradient < 0))
+        return gradient.masked_fill(outwards, 0.0), None, None
 
 
 def log_slope_of_tanh(x: Tensor) -> Tensor:

@@ -71,7 +71,7 @@ def make_own_core(section: Model, features: int) -> tuple[nn.Module, int, int]:
 
 
 def _placed(module: nn.Module) -> nn.Module:
-    """The module where modules are made at present: an outline has no memory for weights, with which none can be tried."""
+    """The module where modules are made at present: an outline has no memory for weights."""
     return module.to(torch.get_default_device())
 
 

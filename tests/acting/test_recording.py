@@ -129,6 +129,16 @@ def test_noise_of_programs_is_distributed_as_that_of_torch():
         np.testing.assert_allclose(found, expected, atol=0.15)
 
 
+def test_noise_that_would_select_illegal_actions_is_not_drawn():
+    """NumPy's exponential numbers are 0 once in 7 million, here after 569,924."""
+    assert (np.random.default_rng(2).standard_exponential((570, 1000), np.float32) == 0).sum() == 1
+    drawn = draw(np.random.default_rng(2), 570, (("standard_exponential", 1000),))
+    distribution = make_distribution(DISCRETE)
+    policy = distribution.normalise(torch.tensor([0.0, ILLEGAL, 0.0, 0.0]))
+    noise = np.array([[1.0, drawn.min(), 1.0, 1.0]], np.float32)
+    assert distribution.sample(policy, torch.from_numpy(noise)).item() != 1
+
+
 def test_large_network_is_left_to_pytorch(monkeypatch):
     monkeypatch.undo()
     nature = Model(encoder="nature", hidden_size=512)

@@ -364,6 +364,22 @@ def test_deviations_stay_within_bounds():
     assert parameters.tolist() == [[0.0, -5.0], [0.0, 2.0], [7.0, 0.5]]
 
 
+@pytest.mark.parametrize("start", [-5.5, 2.5, 1.0])
+@pytest.mark.parametrize("wanted", [-9.0, 0.0, 9.0])
+def test_deviation_beyond_a_bound_returns_but_goes_no_further(start, wanted):
+    distribution = DiagonalGaussian(1)
+    raw = torch.tensor([0.0, start], requires_grad=True)
+    optimizer = torch.optim.SGD([raw], 0.05)
+    for _ in range(400):
+        optimizer.zero_grad()
+        used = distribution.normalise(raw)[1]
+        ((used - wanted) ** 2).backward()
+        optimizer.step()
+    used = distribution.normalise(raw)[1].item()
+    assert used == pytest.approx(min(max(wanted, -5.0), 2.0), abs=0.01)
+    assert min(start, -7.0) <= raw[1].item() <= max(start, 4.0), "it has not run away"
+
+
 @by_kind
 def test_the_same_seed_draws_the_same_noise(kind):
     distribution = make(kind)

@@ -61,7 +61,7 @@ class Usual(nn.Module):
         self.register_buffer("order", torch.arange(6, dtype=torch.int32).flip(0))
         self.backbone, self.layer = nn.Linear(size, 6).requires_grad_(False), nn.Linear(6, 6)
         self.unused = nn.Linear(2, 2)
-        self.dropout = nn.Dropout([rate.item() for rate in torch.linspace(0, 0.1, 3)][0])
+        self.dropout = nn.Dropout(next(rate.item() for rate in torch.linspace(0, 0.1, 3)))
         self.frequencies = torch.ones(size)  # no buffer
 
     def forward(self, x):
