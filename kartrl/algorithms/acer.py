@@ -100,25 +100,26 @@ class ACER(Algorithm[Section]):
 
     def loss(self, output: Output, batch: Batch) -> Loss:
         """See `Algorithm`: policy gradient within the trust region, error of Q(x_t, a_t), entropy bonus."""
-        section, trajectory, weight = self.section, batch.trajectory, batch.weight
+        section, trajectory, weight, share = self.section, batch.trajectory, batch.weight, batch.share
         behaviour = split_decision(trajectory.decision, self.distribution.action_columns)
         parts = (self._of_discrete if self._discrete else self._of_continuous)(output, batch, behaviour)
         held = within_trust_region(parts.gradient, parts.divergence_gradient, section.trust_region)
         policy = output.policy[:-1]
         surrogate = -(weight * (held * parts.statistics).sum(-1)).sum()
-        entropy = entropy_bonus(self.distribution.entropy(policy), weight)
-        total = surrogate + section.value_cost * parts.value_error - section.entropy_cost.at(self.progress) * entropy
+        entropy = self.distribution.entropy(policy)
+        bonus = section.entropy_cost.at(self.progress) * entropy_bonus(entropy, weight)
+        total = surrogate + section.value_cost * parts.value_error - bonus
         with torch.no_grad():
             behaviour_kl = self.distribution.kl(behaviour.parameters, policy)  # KL(mu || pi)
             average_kl = self.distribution.kl(batch.targets["average_policy"], policy)  # KL(average || pi)
             terms = {
                 "policy_gradient": surrogate,
                 "value": parts.value_error,
-                "entropy": entropy,
-                "rho_clipped": (weight * (parts.ratio > section.truncation)).sum(),  # share of truncated weights
-                "trust_region": (weight * (held != parts.gradient).any(-1)).sum(),  # share of steps it changes
-                "behaviour_kl": (weight * behaviour_kl).sum(),
-                "average_kl": (weight * average_kl).sum(),
+                "entropy": (share * entropy).sum(),
+                "rho_clipped": (share * (parts.ratio > section.truncation)).sum(),  # share of truncated weights
+                "trust_region": (share * (held != parts.gradient).any(-1)).sum(),  # share of steps it changes
+                "behaviour_kl": (share * behaviour_kl).sum(),
+                "average_kl": (share * average_kl).sum(),
             }
         steps = {
             "value": parts.taken_q,

@@ -29,6 +29,11 @@ class Batch(NamedTuple):
         """Weight of each step in the losses, float32 [T, B]: a mean over valid steps, times the unrolls' importance."""
         return self.trajectory.valid * self.trajectory.importance / self.steps
 
+    @property
+    def share(self) -> Tensor:
+        """Weight of each step in means that are logged, float32 [T, B]: over valid steps, whatever their importance."""
+        return self.trajectory.valid.to(self.trajectory.importance.dtype) / self.steps
+
     def unrolls(self, part: slice) -> "Batch":
         """A part of the unrolls; means remain those over the whole batch."""
         targets = {name: target[:, part] for name, target in self.targets.items()}

@@ -73,9 +73,9 @@ class APPO(ClippedSurrogate[Section]):
         loss, targets = super().loss(output, batch), batch.targets
         if not self.describes:
             return loss
-        weight = batch.weight
-        loss.terms["rho_clipped"] = (weight * (targets["importance_weight"] > self.section.rho_bar)).sum()
-        loss.terms["behaviour_kl"] = (weight * targets["behaviour_kl"]).sum()  # KL(mu || pi)
+        share = batch.share
+        loss.terms["rho_clipped"] = (share * (targets["importance_weight"] > self.section.rho_bar)).sum()
+        loss.terms["behaviour_kl"] = (share * targets["behaviour_kl"]).sum()  # KL(mu || pi)
         if "trusted" in targets:
-            loss.terms["masked"] = (weight * (1 - targets["trusted"])).sum()  # share of masked steps
+            loss.terms["masked"] = (share * (1 - targets["trusted"])).sum()  # share of masked steps
         return loss

@@ -51,21 +51,22 @@ class Impala(Algorithm[Section]):
         )
         importance_weight = (log_prob.detach() - behaviour.log_prob).exp()
         advantage = importance_weight.clamp(max=section.policy_rho_bar) * targets.advantage
-        weight = batch.weight
+        weight, share = batch.weight, batch.share
         of_error = weight if trusted is None else weight * trusted
         policy_gradient = policy_gradient_loss(log_prob, advantage, of_error)
         value_error = value_loss(value, targets.value_target, of_error)
-        entropy = entropy_bonus(self.distribution.entropy(policy), weight)
-        total = policy_gradient + section.value_cost * value_error - section.entropy_cost.at(self.progress) * entropy
+        entropy = self.distribution.entropy(policy)
+        bonus = section.entropy_cost.at(self.progress) * entropy_bonus(entropy, weight)
+        total = policy_gradient + section.value_cost * value_error - bonus
         with torch.no_grad():
-            clipped = (weight * (importance_weight > section.rho_bar)).sum()
+            clipped = (share * (importance_weight > section.rho_bar)).sum()
             divergence = self.distribution.kl(behaviour.parameters, policy)
         terms = {
             "policy_gradient": policy_gradient,
             "value": value_error,
-            "entropy": entropy,
+            "entropy": (share * entropy).sum(),
             "rho_clipped": clipped,  # share of importance weights above rho_bar
-            "behaviour_kl": (weight * divergence).sum(),  # KL(mu || pi): 0 on-policy
+            "behaviour_kl": (share * divergence).sum(),  # KL(mu || pi): 0 on-policy
         }
         steps = {
             "value": value,
@@ -76,5 +77,5 @@ class Impala(Algorithm[Section]):
         }
         if trusted is not None:
             steps["trusted"] = trusted
-            terms["masked"] = (weight * (1 - trusted)).sum()  # share of masked steps
+            terms["masked"] = (share * (1 - trusted)).sum()  # share of masked steps
         return Loss(total, terms, steps, trajectory.valid)

@@ -70,7 +70,7 @@ class ClippedSurrogate(Algorithm[AnySection]):
         behaviour = split_decision(trajectory.decision, self.distribution.action_columns)
         length = len(trajectory.reward)
         policy, value = output.policy[:length], output.value[:length]
-        weight = batch.weight
+        weight, share = batch.weight, batch.share
         clip_range = torch.as_tensor(section.clip_range.at(self.progress))
         ratio = (self.distribution.log_prob(policy, behaviour.action) - behaviour.log_prob).exp()
         surrogate = clipped_policy_loss(ratio, targets["advantage"], clip_range, weight)
@@ -81,14 +81,15 @@ class ClippedSurrogate(Algorithm[AnySection]):
             )
         else:
             value_error = value_loss(value, targets["value_target"], of_error)
-        entropy = entropy_bonus(self.distribution.entropy(policy), weight)
-        total = surrogate + section.value_cost * value_error - section.entropy_cost.at(self.progress) * entropy
-        terms = {"policy_gradient": surrogate, "value": value_error, "entropy": entropy}
+        entropy = self.distribution.entropy(policy)
+        bonus = section.entropy_cost.at(self.progress) * entropy_bonus(entropy, weight)
+        total = surrogate + section.value_cost * value_error - bonus
+        terms = {"policy_gradient": surrogate, "value": value_error, "entropy": (share * entropy).sum()}
         with torch.no_grad():
             if self.describes or section.kl_limit:
-                terms["old_kl"] = (weight * self.distribution.kl(behaviour.parameters, policy)).sum()  # KL(mu || pi)
+                terms["old_kl"] = (share * self.distribution.kl(behaviour.parameters, policy)).sum()  # KL(mu || pi)
             if self.describes:  # share of ratios outside the clip range
-                terms["clip_fraction"] = (weight * ((ratio - 1).abs() > clip_range)).sum()
+                terms["clip_fraction"] = (share * ((ratio - 1).abs() > clip_range)).sum()
         steps = {name: target for name, target in targets.items() if target.dim() == 2}
         return Loss(total, terms, steps | {"value": value}, trajectory.valid)
 

@@ -591,3 +591,34 @@ def test_terms_are_minibatch_means_except_explained_variance():
     assert result.scalars()["losses/entropy"] == pytest.approx(sum(entropies) / len(entropies), rel=1e-5)
     apart = [describe([loss])["losses/explained_variance"] for loss in losses]
     assert abs(sum(apart) / len(apart) - expected) > 0.05
+
+
+@pytest.mark.parametrize("algorithm", [name for name, kind in ALGORITHMS.items() if kind.replays])
+def test_importance_weighs_losses_but_no_logged_shares(algorithm):
+    """The entropy of a random policy is that of one, however small the weights of a prioritised replay's unrolls."""
+    overrides = ["replay.methods=queue prioritised", "laser.threshold=1e-9", "optimizer.learning_rate=1e-12"]
+    config = read(overrides=[f"algorithm.name={algorithm}", "model.hidden_size=8", *overrides])
+    trajectory = random_trajectory(DISCRETE, dtype=torch.float32)
+    every = []
+    for importance in (1.0, 0.25):
+        torch.manual_seed(1)
+        learner = make_learner(config, make_network(config.model, plain(3), DISCRETE, heads_of(config)), DISCRETE)
+        weighed = trajectory._replace(importance=torch.full((trajectory.online.shape[0],), importance))
+        update = learner.update(weighed, int(trajectory.valid.sum()), 0.0, lambda stage: None)
+        every.append({name.removeprefix("losses/"): value for name, value in update.scalars().items()})
+    full, weighed = every
+    logged = {
+        "entropy",
+        "rho_clipped",
+        "behaviour_kl",
+        "masked",
+        "old_kl",
+        "clip_fraction",
+        "trust_region",
+        "average_kl",
+    }
+    assert {"entropy", "rho_clipped", "behaviour_kl"} <= logged & full.keys()
+    for name in logged & full.keys():
+        assert weighed[name] == pytest.approx(full[name], rel=1e-5), name
+    for name in ("policy_gradient", "value"):
+        assert weighed[name] == pytest.approx(0.25 * full[name], rel=1e-4), name
