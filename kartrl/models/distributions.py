@@ -5,6 +5,7 @@ head's output; actions are float32 [..., action_columns]. Leading dimensions are
 and divergences have only those.
 """
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -213,7 +214,7 @@ class DiagonalGaussian(nn.Module):
         mean, log_deviation = parameters.chunk(2, -1)
         entropy = log_deviation + 0.5 * math.log(2 * math.pi * math.e)
         if self.squash:
-            nodes, weights = (parameters.new_tensor(each) for each in QUADRATURE)
+            nodes, weights = _quadrature(parameters.device, parameters.dtype)
             drawn = mean.unsqueeze(-1) + log_deviation.exp().unsqueeze(-1) * nodes
             entropy = entropy + (weights * log_slope_of_tanh(drawn)).sum(-1)
         return entropy.sum(-1)
@@ -229,6 +230,14 @@ class DiagonalGaussian(nn.Module):
     def restricted(self, output: Tensor, restriction: Tensor) -> Tensor:
         """See `Distribution`: all actions are legal."""
         return output
+
+
+@functools.cache  # not for each loss, whose CUDA graph cannot hold a copy to the device
+@torch.inference_mode(False)
+def _quadrature(device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Nodes and weights, [32] each."""
+    nodes, weights = (torch.tensor(each, device=device, dtype=dtype) for each in QUADRATURE)
+    return nodes, weights
 
 
 class _Clamp(torch.autograd.Function):

@@ -10,6 +10,7 @@ from choosing import mask_around
 from gymnasium import spaces
 from torch import distributions as peers
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 from trajectories import said, slow_kl
 
 from kartrl.envs.masks import restriction
@@ -304,6 +305,28 @@ def test_squashed_entropy_is_that_of_the_density():
             parameters = torch.tensor([[mean, log_deviation]], dtype=torch.float64)
             entropy = whole(parameters, parameters, torch.zeros(1, 1, dtype=torch.float64))[4]
             assert entropy.item() == pytest.approx(expected, abs=tolerance)
+
+
+def test_squashed_entropy_is_computed_on_the_device_alone():
+    """A CUDA graph cannot hold a copy of Python's numbers to the device."""
+
+    class Operators(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, arguments=(), keywords=None):
+            names.append(function.name())
+            return function(*arguments, **(keywords or {}))
+
+    distribution, parameters = DiagonalGaussian(2, squash=True), torch.zeros(3, 4)
+    with torch.inference_mode():
+        distribution.entropy(parameters)
+    names = []
+    with Operators():
+        torch.tensor([1.0])
+    assert "aten::lift_fresh" in names
+    names = []
+    with Operators():
+        distribution.entropy(parameters.requires_grad_()).sum().backward()
+    assert "aten::exp" in names
+    assert "aten::lift_fresh" not in names
 
 
 def test_squashed_entropy_pulls_towards_a_middle_width():
