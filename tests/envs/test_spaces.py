@@ -292,6 +292,8 @@ def test_actions_that_do_not_count_from_0_are_shifted() -> None:
         ("Bits", [1, 0, 0, 1], [[1, 0], [0, 1]], "4 binary actions"),
         ("Square", [-1, 0, 1, 9], [[0, 0.5], [1, 1]], "4 continuous actions"),
         ("Both", [1, 0.5], (0, [3.0]), "2 actions and 1 continuous action"),
+        ("Alone", [2], ({"gear": 3}, []), "3 actions"),
+        ("AloneInArray", [3], {"gear": [3]}, "4 actions"),
         (
             "Nested",
             [2, -1, 0.5, 1, 0, 1, 2, 1],

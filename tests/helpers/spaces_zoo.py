@@ -149,6 +149,8 @@ ACTIONS = {
             "pair": spaces.Tuple((spaces.Discrete(2), spaces.MultiDiscrete([3, 2]))),
         }
     ),
+    "Alone": spaces.Tuple((spaces.Dict({"gear": spaces.Discrete(3, start=1)}), box(0, 1, (0,), np.float32))),
+    "AloneInArray": spaces.Dict({"gear": spaces.MultiDiscrete([4])}),
     "Free": spaces.Box(shape=(2,), **UNBOUNDED),
     "Half": spaces.Box(0, np.inf, (2,), np.float32),
     "Largest": box(-np.finfo(np.float32).max, np.finfo(np.float32).max, (2,), np.float32),

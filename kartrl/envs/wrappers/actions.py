@@ -75,7 +75,12 @@ def _taker(space: Space) -> Callable[[np.ndarray], Any]:
         takers = [_taker(part) for part in parts]
         ends = np.cumsum([sum(math.prod(leaf.shape or ()) for _, leaf in leaves(part)) for part in parts])[:-1]
         form = (lambda given: dict(zip(space.spaces, given, strict=True))) if isinstance(space, spaces.Dict) else tuple
-        return lambda action: form([take(own) for take, own in zip(takers, np.split(action, ends), strict=True)])
+
+        def taken(action: np.ndarray) -> Any:
+            each = np.split(np.atleast_1d(action), ends)
+            return form([take(own) for take, own in zip(takers, each, strict=True)])
+
+        return taken
     dtype, shape = space.dtype, space.shape or ()
     if isinstance(space, spaces.Box):
         low, high = space.low, space.high
