@@ -15,8 +15,8 @@ from kartrl.config import Config, Environment, View
 from kartrl.config.wording import word
 from kartrl.console.libretro import ALL, Image
 from kartrl.console.picture import Picture
-from kartrl.envs.named_modules import apply_wrapper
 from kartrl.envs.spec import describe
+from kartrl.envs.wrappers.observations import wrap_images
 from kartrl.errors import UserError
 from kartrl.kart.built_circuits import is_foreign
 from kartrl.kart.console import KartConsole
@@ -50,7 +50,7 @@ def make_kart(
         disable_env_checker=True,
         **settings,
     )
-    env = apply_wrapper(made, config.environment)
+    env = wrap_images(made, config.environment, USUAL)
     space = env.observation_space
     if space.dtype != np.uint8 or len(space.shape or ()) != 3:
         raise UserError(f"environment.wrapper: the kart's observations must stay uint8 images, not {describe(space)}")

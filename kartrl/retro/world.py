@@ -38,7 +38,7 @@ class RetroWorld(World):
 
     def make_env(self, levels: Sequence[str], training: bool, render: bool) -> Env:
         """See `World.open_env`."""
-        from kartrl.envs.named_modules import apply_wrapper
+        from kartrl.envs.wrappers.observations import wrap_images
         from kartrl.retro.env import RetroEnv
 
         section = self.config.environment
@@ -46,7 +46,7 @@ class RetroWorld(World):
         made = RetroEnv(
             self.game, section_of(self.config), section.view(self.usual_view), states, "rgb_array" if render else None
         )
-        return apply_wrapper(made, section)
+        return wrap_images(made, section, self.usual_view)
 
     def action_names(self, env: Env) -> tuple[str, ...]:
         return env.unwrapped.action_names  # type: ignore[attr-defined]
@@ -80,8 +80,9 @@ class RetroWorld(World):
         return "clip"
 
     def has_effect(self, key: str, images: bool) -> bool:
-        """See `World`: neither keyword arguments nor Atari's keys."""
-        return not key.startswith("kwargs.") and key not in ("noop_max", "life_loss_ends", "observation_parts")
+        """See `World`: neither keyword arguments nor Atari's keys; only a wrapper's observations have parts."""
+        parts = key == "observation_parts" and self.config.environment.wrapper == "none"
+        return not (parts or key.startswith("kwargs.") or key in ("noop_max", "life_loss_ends"))
 
     # Levels
 

@@ -408,6 +408,18 @@ def test_a_wrapper_of_the_configuration_is_applied() -> None:
     env.close()
 
 
+def test_images_of_a_wrapper_are_seen_as_in_other_worlds() -> None:
+    seen = {}
+    for wrapper in ("none", "rewrapped:scaled", "rewrapped:channels_first"):
+        env = make_env(read([], ["kart.game=bundled", f"environment.wrapper={wrapper}", "kart.noop_max=0"]))
+        seen[wrapper], _ = env.reset(seed=1)
+        assert seen[wrapper].shape == (54, 52, 1)
+        np.testing.assert_array_equal(seen[wrapper], seen["none"])
+        env.close()
+    with pytest.raises(UserError, match="must stay uint8 images"):
+        make_env(read([], ["kart.game=bundled", "environment.wrapper=rewrapped:with_mean"]))
+
+
 def test_opponents_on_request(make_kart: MakeKart) -> None:
     """They start ahead of the kart, are visible, and fall behind a good driver."""
     alone, among = make_kart(), make_kart(opponents=3)

@@ -4,10 +4,13 @@ import re
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 from commands import logged, run
 
 from kartrl.config import dump, read
+from kartrl.envs import make_env
+from kartrl.envs.observation_spec import ObservationSpec
 from kartrl.envs.worlds import load_world
 from kartrl.errors import UserError
 from kartrl.kart.game_files import BUNDLED, GAMES
@@ -130,6 +133,35 @@ def test_strangers_states_are_not_opened() -> None:
     assert own.levels.uses == {"Level1": "train"}
     assert left == ["./a.state"]
     assert load_world(config).impersonal().levels.uses == {"Level1": "train"}
+
+
+def first_observation(wrapper: str, *overrides: str) -> tuple[ObservationSpec, np.ndarray]:
+    """What the network sees first at Level1 in this wrapper, and its kind."""
+    still = ("retro.noop_max=0", "levels.Level1=train")
+    env = make_env(read(overrides=[AIRSTRIKER, f"environment.wrapper={wrapper}", *still, *overrides]))
+    observation, _ = env.reset(seed=1)
+    assert observation in env.observation_space
+    spec = ObservationSpec.of(env.observation_space)
+    env.close()
+    return spec, observation
+
+
+def test_images_of_a_wrapper_are_seen_as_in_other_worlds() -> None:
+    spec, image = first_observation("none")
+    assert spec.shape == (84, 84, 4)
+    assert image.max() > 200
+    for wrapper in ("rewrapped:scaled", "rewrapped:channels_first"):
+        other, seen = first_observation(wrapper)
+        assert other == spec
+        np.testing.assert_array_equal(seen, image)
+    _, lower = first_observation("rewrapped:cropped")
+    np.testing.assert_array_equal(lower, image[10:], "uint8 images stay as the wrapper leaves them")
+    both, row = first_observation("rewrapped:with_mean")
+    assert [(part.name, part.shape) for part in both.parts] == [("image", (84, 84, 4)), ("mean", (1,))]
+    np.testing.assert_array_equal(row[: image.size], image.ravel())
+    chosen, seen = first_observation("rewrapped:with_mean", "environment.observation_parts=image")
+    assert chosen == spec
+    np.testing.assert_array_equal(seen, image)
 
 
 def test_game_without_states_begins_when_it_is_switched_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

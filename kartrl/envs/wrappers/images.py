@@ -36,6 +36,11 @@ def is_image(space: gymnasium.Space[Any]) -> TypeGuard[spaces.Box]:
     return bool((space.low == 0).all()) and any((space.high == high).all() for high in (1, 255))
 
 
+def is_prepared(space: gymnasium.Space[Any]) -> bool:
+    """Whether it holds images uint8 [height, width, C] already."""
+    return is_image(space) and len(space.shape) == 3 and _is_bytes(space) and _channel_axis(space, "") == 2
+
+
 def own_view(space: spaces.Box, crop: Crop, name: str = "") -> View:
     """A view of images of any size, which both sides of the network's input have at least and at most."""
     if len(space.shape) > 3:
@@ -102,7 +107,7 @@ def _resized(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
 
 def _to_bytes(space: spaces.Box, name: str) -> Convert:
     """A function that converts images of any dtype to uint8, scaling the bounds of each number to 0 and 255."""
-    if space.dtype == np.uint8 and (space.low == 0).all() and (space.high == 255).all():
+    if _is_bytes(space):
         return lambda image: np.asarray(image, np.uint8)
     span = space.high.astype(np.float64) - space.low
     if not (span <= LARGEST_SPAN).all():
@@ -124,6 +129,10 @@ def _to_bytes(space: spaces.Box, name: str) -> Convert:
         return values.clip(0, 255, out=values).astype(np.uint8)
 
     return convert
+
+
+def _is_bytes(space: spaces.Box) -> bool:
+    return bool(space.dtype == np.uint8 and (space.low == 0).all() and (space.high == 255).all())
 
 
 def _once(values: np.ndarray) -> Any:

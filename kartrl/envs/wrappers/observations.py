@@ -11,12 +11,13 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces, wrappers
 
-from kartrl.config import Environment, View
+from kartrl.config import Crop, Environment, View
 from kartrl.envs.frames import concatenated
+from kartrl.envs.named_modules import apply_wrapper
 from kartrl.envs.observation_spec import ObservationPart, ObservationSpec, Rows
 from kartrl.envs.spec import describe
 from kartrl.envs.wrappers.finite import NonFinite, is_finite, observation_fault
-from kartrl.envs.wrappers.images import Convert, image_converter, is_image, own_view
+from kartrl.envs.wrappers.images import Convert, image_converter, is_image, is_prepared, own_view
 from kartrl.envs.wrappers.parts import KEY, ChosenParts, Part, choose_parts, left_out, parts_of
 from kartrl.envs.wrappers.vectors import ToVector, vector_converter, vector_size
 from kartrl.errors import UserError
@@ -54,6 +55,24 @@ def prepare_observations(env: Env, section: Environment, usual: View | None = No
     convert, shape = image_converter(space, view)
     image = wrappers.TransformObservation(env, convert, spaces.Box(0, 255, shape, np.uint8))
     return stack_frames(image, view.frame_stack)
+
+
+def wrap_images(env: Env, section: Environment, usual: View) -> Env:
+    """`env`, which shows images as `section` says, in `section.wrapper`; observations as from `prepare_observations`.
+
+    Where the wrapper leaves uint8 images [H, W, C], they stay as they are.
+
+    Raises:
+        UserError: it cannot be applied, or its observations cannot be converted.
+    """
+    wrapped, shown = apply_wrapper(env, section), env.observation_space
+    if wrapped.observation_space == shown or is_prepared(wrapped.observation_space):
+        return wrapped
+    done = {"crop": Crop(), "frame_stack": 1, "grayscale": False}  # by `env`
+    try:
+        return prepare_observations(wrapped, section.model_copy(update=done), usual)
+    except UserError as error:
+        raise UserError(f"environment.wrapper: {error}") from error
 
 
 class FrameStack(gymnasium.Wrapper[Any, Any, Any, Any]):
