@@ -60,7 +60,7 @@ class RetroEnv(gymnasium.Env[Image, Any]):
     def __init__(
         self, game: Game, section: Retro, view: View, states: Sequence[str], render_mode: str | None = None
     ) -> None:
-        self.game, self._section, self._states, self._skip = game, section, tuple(states), view.frame_skip
+        self.game, self._section, self.states, self._skip = game, section, tuple(states), view.frame_skip
         self.render_mode = render_mode
         self.metadata = {**self.metadata, "render_fps": FPS / self._skip}
         self._picture, self._limit, self._wanted = Picture(view), section.time_limit * FPS, view.crop
@@ -131,7 +131,7 @@ class RetroEnv(gymnasium.Env[Image, Any]):
         console = self.console
         state = options.get("state")
         if state is None:
-            state = self._states[int(self.np_random.integers(len(self._states)))]
+            state = self.states[int(self.np_random.integers(len(self.states)))]
         noop = options.get("noop")
         if noop is None:
             noop = int(self.np_random.integers(self._section.noop_max + 1))

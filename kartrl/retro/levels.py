@@ -1,14 +1,14 @@
 """The levels of a retro game are its start states: the syntax of the keys of [levels].
 
 A key is the name of a start state or a glob of such names, "power on", or the path of a `.state` file or a glob of such
-paths, relative to the current folder. If several keys name the same state, the last one counts. Without keys, the state
-that the game's integration chooses is for training, and none for testing.
+paths, relative to the current folder. If several keys name the same state, the last one counts. If none is left, the
+state that the game's integration chooses is for training; with `* = none` there is none.
 """
 
 import difflib
 import fnmatch
 import glob
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -18,6 +18,7 @@ from kartrl.files import user_path
 
 ENDING = ".state"
 POWER_ON = "power on"  # name of the level without a start state
+ALL = "*"
 
 
 class StateSyntax(LevelSyntax):
@@ -57,9 +58,7 @@ def states_of(keys: Sequence[str], states: Sequence[str], game: str) -> dict[str
     """
     found: dict[str, str] = {}
     for key in keys:
-        names = [key] if key in states else [""] if key in ("", POWER_ON) else fnmatch.filter(states, key)
-        if is_path(key):
-            names = _files(key)
+        names = _files(key) if is_path(key) else _named(key, states)
         if not names:
             near = difflib.get_close_matches(key[:80], states, n=1, cutoff=0.0)
             advice = "" if is_path(key) else f"; the nearest is {near[0]!r}" if near else "; it has none"
@@ -70,6 +69,11 @@ def states_of(keys: Sequence[str], states: Sequence[str], game: str) -> dict[str
         if (other := called.setdefault(state_name(state), state)) != state:
             raise UserError(f"{other} and {state} are both called {state_name(state)}; rename one of them")
     return found
+
+
+def _named(key: str, states: Sequence[str]) -> list[str]:
+    """The start states that a key names that is no path."""
+    return [key] if key in states else [""] if key in ("", POWER_ON) else fnmatch.filter(states, key)
 
 
 def _files(key: str) -> list[str]:
@@ -85,15 +89,34 @@ def resolved(uses: Mapping[str, Use], states: Sequence[str], default: str, game:
         default: the one for training if it names none; "": the moment at which the console is switched on.
 
     Raises:
-        UserError: see `states_of`, or none is left for training.
+        UserError: see `states_of`.
     """
-    keys = states_of([*uses], states, game)
+    keys = states_of([key for key in uses if states or key != ALL], states, game)
     found = {state: uses[key] for state, key in keys.items() if uses[key] != "none"}
-    if not found:
-        return {default: "train"}
-    if "train" not in found.values():
-        raise UserError(f"[levels]: no start state of {game} to train on; set at least one to train")
-    return found
+    return found or _usual(uses, default)
+
+
+def single_keys(uses: Mapping[str, Use], states: Sequence[str], default: str) -> list[str]:
+    """The states in use, a key for each, but for those that a path stands for."""
+    singles = {single: use for key, use in uses.items() for single in ([key] if is_path(key) else _named(key, states))}
+    found = {single: use for single, use in singles.items() if use != "none"}
+    return [state or POWER_ON for state in found or _usual(uses, default)]
+
+
+def uses_by_name(uses: Mapping[str, Use], names: Iterable[str], states: Sequence[str], default: str) -> dict[str, Use]:
+    """The uses of the states with these short names, judged by the keys and the names of files, which may be gone."""
+    own: dict[str, Use] = {}
+    for key, use in uses.items():
+        meant = (_files(key) or [key]) if is_path(key) else _named(key, states)
+        own |= dict.fromkeys(map(state_name, meant), use)
+    found: dict[str, Use] = {name: use for name, use in own.items() if use != "none"}
+    found = found or {state_name(state): use for state, use in _usual(uses, default).items()}
+    return {name: found[name] for name in names if name in found}
+
+
+def _usual(uses: Mapping[str, Use], default: str) -> dict[str, Use]:
+    """The use of the default start state where the keys leave none."""
+    return {} if uses.get(ALL) == "none" else {default: "train"}
 
 
 def state_name(level: str) -> str:

@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kartrl.config import Config, View
+from kartrl.config.levels import Use
 from kartrl.envs.episode import Episode
 from kartrl.envs.world import Env, World
 from kartrl.envs.wrappers.atari import USUAL
-from kartrl.retro.levels import group_of, is_path, resolved, state_name, states_of
+from kartrl.errors import UserError
+from kartrl.retro.levels import ALL, group_of, is_path, resolved, single_keys, state_name, states_of, uses_by_name
 from kartrl.retro.library import Game, game_of
 from kartrl.retro.settings import section_of
 
@@ -42,7 +44,7 @@ class RetroWorld(World):
         from kartrl.retro.env import RetroEnv
 
         section = self.config.environment
-        states = tuple(levels) or self.levels("train")
+        states = tuple(levels) or self._to_train()
         made = RetroEnv(
             self.game, section_of(self.config), section.view(self.usual_view), states, "rgb_array" if render else None
         )
@@ -57,10 +59,11 @@ class RetroWorld(World):
 
     def isolate(self, env: Env) -> None:
         """See `World`; the start states of stable-retro are trusted."""
-        if any(map(is_path, self.all_levels())):
+        if any(map(is_path, env.unwrapped.states)):  # type: ignore[attr-defined]
             env.unwrapped.isolate()  # type: ignore[attr-defined]
 
     def check(self) -> None:
+        self._to_train()
         env = self.open_env(self.all_levels())
         self.isolate(env)
         try:
@@ -92,12 +95,31 @@ class RetroWorld(World):
 
     def named_uses(self) -> Mapping[str, str]:
         """See `World`; levels are names of start states, absolute paths, or "" for switching the console on."""
-        game = self.game
-        default = game.default_state(section_of(self.config).players) or ""
-        return resolved(self.config.levels.uses, game.states(), default, game.name)
+        return resolved(self.config.levels.uses, self.game.states(), self._default, self.game.name)
+
+    @property
+    def _default(self) -> str:
+        return self.game.default_state(section_of(self.config).players) or ""
+
+    def _to_train(self) -> tuple[str, ...]:
+        states = self.levels("train")
+        if not states:
+            raise UserError(f"[levels]: no start state of {self.game.name} to train on; set at least one to train")
+        return states
 
     def level_keys(self) -> list[str]:
-        return [state_name(state) for state in self.all_levels()]
+        return [*single_keys(self.config.levels.uses, self.game.states(), self._default)]
+
+    def find_uses(self, names: Sequence[str]) -> dict[str, str]:
+        return {**uses_by_name(self.config.levels.uses, names, self.game.states(), self._default)}
+
+    def _without(self, left: Sequence[str]) -> tuple[Config, list[str]]:
+        config, dropped = super()._without(left)
+        levels = config.levels
+        if not dropped or any(use != "none" for use in levels.uses.values()):
+            return config, dropped
+        kept: dict[str, Use] = {**levels.uses, ALL: "none"}  # or the default state would be taken for one of them
+        return config.replaced(levels=levels.model_copy(update={"uses": kept})), dropped
 
     def find_levels(self, keys: Sequence[str], console: Console | None = None) -> tuple[str, ...]:
         """See `World`; `keys` have the forms of keys of [levels]."""

@@ -7,13 +7,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commands import logged, run
+from policies import save_policy
 
+from kartrl.cli import main
 from kartrl.config import dump, read
 from kartrl.envs import make_env
 from kartrl.envs.observation_spec import ObservationSpec
 from kartrl.envs.worlds import load_world
 from kartrl.errors import UserError
 from kartrl.kart.game_files import BUNDLED, GAMES
+from kartrl.learning import checkpoint
 from kartrl.retro.console import RetroConsole
 from kartrl.retro.levels import resolved, states_of
 from kartrl.retro.library import find_game, game_in
@@ -84,6 +87,8 @@ def test_run_is_resumed_and_its_configuration_is_its_own(trained: Path) -> None:
         ({"Marble*": "test", "*": "train"}, dict.fromkeys(STATES, "train")),
         ({"*": "train", "*Act1": "none"}, {"Green.Act2": "train"}),
         ({"power on": "train", "Marble*": "test"}, {"": "train", "Marble.Act1": "test"}),
+        ({"Marble*": "test"}, {"Marble.Act1": "test"}),
+        ({"*": "none"}, {}),
     ],
 )
 def test_last_key_of_a_state_counts(uses: dict, found: dict) -> None:
@@ -100,8 +105,8 @@ def test_states_that_are_missing_are_errors(tmp_path: Path, monkeypatch: pytest.
         with pytest.raises(UserError) as raised:
             states_of([key], STATES, "Sonic")
         assert message in str(raised.value)
-    with pytest.raises(UserError, match="to train on"):
-        resolved({"*": "test"}, STATES, "Green.Act2", "Sonic")
+    with pytest.raises(UserError, match="no start state of Airstriker-Genesis-v0 to train on"):
+        load_world(read(overrides=[AIRSTRIKER, "levels.*=test"])).check()
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "x.state").touch()
@@ -133,6 +138,48 @@ def test_strangers_states_are_not_opened() -> None:
     assert own.levels.uses == {"Level1": "train"}
     assert left == ["./a.state"]
     assert load_world(config).impersonal().levels.uses == {"Level1": "train"}
+
+
+@pytest.mark.parametrize("stranger", [False, True])
+def test_policies_of_states_that_are_gone_drive_others(
+    stranger: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("KARTRL_LOGS", raising=False)
+    kind = ("environment.id=retro/Rapids-Nes-v0", "environment.frame_skip=4", "retro.actions=none left right")
+    shutil.copy(find_game("Rapids-Nes-v0").state_file("Level02"), "gone.state")
+    small = ("model.hidden_size=16", "evaluation.max_steps=5", "levels.gone.state=train")
+    paths = {}
+    for name, levels in {"both": ("levels.Level49=test",), "own": ()}.items():
+        run_folder = tmp_path / ("elsewhere" if stranger else "logs") / name
+        paths[name] = save_policy(run_folder, (*kind, *small, *levels))
+        (run_folder / "config.cfg").write_text(dump(checkpoint.load(paths[name]).config))
+    (tmp_path / "gone.state").unlink()
+    left = f"{'are not opened' if stranger else 'are not found in this folder'} (gone.state); name them with -l\n"
+
+    def drive(command: str, name: str, *arguments: str) -> tuple[int, str]:
+        status = main([command, str(paths[name]), *arguments, "--episodes", "1"])
+        said = capsys.readouterr()
+        return status, said.out + said.err
+
+    status, said = drive("evaluate", "both")
+    assert status == 0
+    assert left in said
+    assert re.search(r"Level49 \(unseen\) +│ +1 │", said)
+    assert "Level01" not in said
+    status, said = drive("evaluate", "own")
+    assert status == 2
+    assert said.endswith(left)
+    for name in ("both", "own"):
+        status, said = drive("evaluate", name, "-l", "Level49")
+        assert status == 0
+        assert "Level49" in said
+    assert drive("export", "both", "-o", "small.pt")[0] == 0
+    assert "| Level49 | test |" in (tmp_path / "small.md").read_text()
+    refused = "was trained only on states in files that are not opened (gone.state)"
+    assert refused in drive("export", "own", "-o", "x.pt")[1]
+    assert main(["export", str(paths["own"]), "-o", "x.pt", "--episodes", "0"]) == 0
+    assert main(["evaluate", "x.pt"]) == 2, "not on a state that it may never have seen"
 
 
 def first_observation(wrapper: str, *overrides: str) -> tuple[ObservationSpec, np.ndarray]:
