@@ -98,7 +98,7 @@ def play(
             envs.append(make_group(config, size, beat))
             observation = envs[index].reset(seed + index * size)
             stopwatch.lap("environment")
-            group.ask(observation, ~done[index], envs[index].restriction if action.masked else None)
+            group.ask(observation, ~done[index], _restriction(envs[index], action))
         for index in take_turns(groups, mailbox):
             env, group = envs[index], groups[index]
             moves[index] += 1
@@ -115,8 +115,15 @@ def play(
                 raise ValueError(f"the environments returned only faulty steps, the last with {env.fault}")
             for episode in episodes:
                 server.send(EpisodeEnd(episode, first + index, group.blocks))
-            group.ask(observation, began, env.restriction if action.masked else None)
+            group.ask(observation, began, _restriction(env, action))
     finally:
         for env in envs:
             env.close()
         end_descendants()  # before they could notice that the environments are gone
+
+
+def _restriction(env: EnvGroup, action: ActionSpec) -> np.ndarray | None:
+    if action.masked:
+        return env.restriction
+    env.check_unmasked()
+    return None

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from kartrl.acting.program import Node, Program, Runner, draw, still
+from kartrl.envs import masks
+from kartrl.errors import UserError
 
 if TYPE_CHECKING:
     from kartrl.envs.observation_spec import ObservationSpec
@@ -54,7 +56,13 @@ class RecordedActor:
     def act(
         self, rows: Sequence[int], observations: Sequence[Any], restriction: np.ndarray | None = None
     ) -> np.ndarray:
-        """The actions [N, ...] of N episodes as environments take them; for the arguments see `Actor.decide`."""
+        """The actions [N, ...] of N episodes as environments take them; for the arguments see `Actor.decide`.
+
+        Raises:
+            UserError: there are masks, but the program takes none.
+        """
+        if restriction is not None and not self._program.masked:
+            raise UserError(f"the environment's info['{masks.KEY}'] {masks.LATE}")
         legal = [self._legal] * len(rows) if restriction is None else [*restriction]
         most = max(self._runners)
         parts = [slice(begin, begin + most) for begin in range(0, len(rows), most)]

@@ -51,6 +51,13 @@ class EnvGroup(Protocol):
             UserError: a mask of an environment is invalid.
         """
 
+    def check_unmasked(self) -> None:
+        """Refuse masks where the first look has found none.
+
+        Raises:
+            UserError: an environment gives one for its newest observation.
+        """
+
     def reset(self, seed: int) -> np.ndarray:
         """Begin an episode in each environment, i seeded with seed + i. Returns the observations [G, ...]."""
 
@@ -93,6 +100,10 @@ class SingleGroup:
     @property
     def restriction(self) -> np.ndarray:
         return np.stack([masks.restriction(env, mask) for env, mask in zip(self.envs, self._masks, strict=True)])
+
+    def check_unmasked(self) -> None:
+        for env, mask in zip(self.envs, self._masks, strict=True):
+            masks.check_unmasked(env, mask)
 
     def step(self, action: np.ndarray) -> GroupStep:
         size = len(self.envs)
@@ -180,6 +191,9 @@ class AtariGroup:
         stack, info = self.env.reset(seed=(seed + np.arange(len(self._lives))) % SEEDS)
         self._lives[:] = info["lives"]
         return self._pictures(stack)
+
+    def check_unmasked(self) -> None:
+        """See `EnvGroup`; they never give any."""
 
     def step(self, action: np.ndarray) -> GroupStep:
         if self._fire is not None:

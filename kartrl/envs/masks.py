@@ -18,6 +18,8 @@ from gymnasium import spaces
 from kartrl.errors import UserError
 
 KEY = "action_mask"
+WITHOUT = "to do without masks, set environment.action_masks=false"
+LATE = f"comes only later: give one at reset, too, all ones where all is legal; {WITHOUT}"
 ILLEGAL = -1e30  # finite, as a probability of 0 times its logarithm must be 0; no network's output comes near it
 
 
@@ -42,9 +44,21 @@ def restriction(env: gymnasium.Env[Any, Any], mask: Any) -> np.ndarray:
     try:
         return np.concatenate([*_rows(env.action_space, mask)])
     except ValueError as error:
-        name = env.spec.id if env.spec is not None else type(env.unwrapped).__name__
-        advice = "to do without masks, set environment.action_masks=false"
-        raise UserError(f"{name}: its info['{KEY}'] {error}; {advice}") from error
+        raise UserError(f"{_name(env)}: its info['{KEY}'] {error}; {WITHOUT}") from error
+
+
+def check_unmasked(env: gymnasium.Env[Any, Any], mask: Any) -> None:
+    """Refuse a mask where the first look has found none: agents would not know of it.
+
+    Raises:
+        UserError: it is one.
+    """
+    if mask is not None:
+        raise UserError(f"{_name(env)}: its info['{KEY}'] {LATE}")
+
+
+def _name(env: gymnasium.Env[Any, Any]) -> str:
+    return env.spec.id if env.spec is not None else type(env.unwrapped).__name__
 
 
 def _rows(space: gymnasium.Space[Any], mask: Any) -> Iterator[np.ndarray]:

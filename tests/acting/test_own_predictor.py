@@ -1,7 +1,9 @@
 """Agents that run the network themselves: what they decide with is what the learner has published."""
 
+import multiprocessing
 import threading
 
+import numpy as np
 import pytest
 import torch
 from noisy_agents import (
@@ -19,12 +21,14 @@ from noisy_agents import (
     set_up,
 )
 
+from kartrl.acting.agent import play
 from kartrl.acting.agent_group import Mailbox, Stopped
 from kartrl.acting.own_predictor import OwnNetwork, OwnPredictor
 from kartrl.acting.published_weights import PublishedWeights
 from kartrl.acting.recording import record
 from kartrl.envs.observation_spec import plain
 from kartrl.envs.spec import EnvSpec
+from kartrl.errors import UserError
 from kartrl.metrics.stopwatch import AGENT_STAGES, Stopwatch
 from kartrl.models import VALUE
 from kartrl.trajectory import split_decision
@@ -100,6 +104,18 @@ def test_own_predictor_answers_all_groups_with_newest_weights():
     shares = dict(zip(AGENT_STAGES, slab.stage_seconds[1], strict=True))
     assert shares["act"] > shares["wait_action"], "nobody else had to be waited for"
     assert slab.may_move(1), "its requests wait for nobody else, so it counts as stalled if it makes no more"
+
+
+def test_agent_that_knows_of_no_masks_refuses_late_ones():
+    config, network, slab = set_up((1,), DISCRETE, "environment.id=choosing:Late-v0", "environment.kwargs.free=3")
+    spec, stopwatch = EnvSpec("late", plain(1), DISCRETE, 0.0), Stopwatch(AGENT_STAGES, slab.stage_seconds[0])
+    own, _ = own_network(config, network, slab)
+    predictor = OwnPredictor(config, spec, slab, 0, 1, own, stopwatch)
+    mailbox = Mailbox(slab, slab.waker(0), predictor.serve, predictor.request)
+    ours, theirs = multiprocessing.Pipe()
+    with pytest.raises(UserError, match="comes only later"):
+        play(config, DISCRETE, slab, 0, 1, mailbox, stopwatch, ours, np.zeros(1, np.int64))
+    assert not theirs.poll(), "no episode has ended"
 
 
 def test_own_predictor_waits_without_free_block_and_ends():

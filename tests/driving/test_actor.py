@@ -16,6 +16,7 @@ from kartrl.driving.recorded_actor import Recorded, RecordedActor
 from kartrl.envs.masks import ILLEGAL
 from kartrl.envs.observation_spec import plain
 from kartrl.envs.spec import ActionSpec
+from kartrl.errors import UserError
 from kartrl.models import VALUE, make_distribution, make_network
 
 by_kind = pytest.mark.parametrize("action", ACTIONS, ids=kind)
@@ -172,3 +173,11 @@ def test_recorded_actor_takes_legal_actions_only():
         assert not taken.any()
         free = np.concatenate([actor.act([*range(4)], OBSERVATIONS[:4]) for _ in range(20)])
         assert free.any(), "without a restriction all are legal"
+
+
+def test_recorded_actor_that_knows_of_no_masks_refuses_them(recordings):
+    action, policy = next(iter(recordings.items()))
+    actor = RecordedActor(policy, action, greedy=True)
+    actor.begin(0, 0)
+    with pytest.raises(UserError, match="comes only later: give one at reset"):
+        actor.act([0], OBSERVATIONS[:1], np.zeros((1, action.parameter_size), np.float32))

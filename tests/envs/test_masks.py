@@ -142,3 +142,20 @@ def test_an_environment_where_nothing_is_legal_is_one_line():
         _ = group.restriction
     with pytest.raises(UserError, match="allows no action"):
         describe_env(read(overrides=["environment.id=Stuck-v0"]))
+
+
+def test_masks_that_only_come_later_are_refused():
+    assert not describe_env(read(overrides=["environment.id=choosing:Late-v0"])).action.masked
+    late = ["environment.id=choosing:Late-v0", "environment.kwargs.free=3"]
+    group = make_group(read(overrides=late), 1)
+    without = make_group(read(overrides=[*late, "environment.action_masks=false"]), 1)
+    for one in (group, without):
+        one.reset(seed=1)
+        for _ in range(3):
+            one.step(np.array([1]))
+            one.check_unmasked()
+        one.step(np.array([1]))
+    without.check_unmasked()
+    with pytest.raises(UserError, match=r"Late-v0: its info.'action_mask'. comes only later") as caught:
+        group.check_unmasked()
+    assert_clear(caught.value)

@@ -132,6 +132,19 @@ def nothing(mask: Any) -> Any:
     return tuple(map(nothing, mask)) if isinstance(mask, tuple) else None if mask is None else 0 * mask
 
 
+class Late(Choose):
+    """Has masks, in which only the first alternative is legal, from a step on that a first look does not reach."""
+
+    def __init__(self, kind: str, free: int = 120, render_mode: str | None = None) -> None:
+        super().__init__(kind, render_mode)
+        self.free = free
+
+    def step(self, action: Any):
+        *result, _, _ = super().step(action)
+        info = {"action_mask": np.array([1, 0, 0, 0], np.int8)} if self.steps > self.free else {}
+        return *result, False, info
+
+
 class NeverTheFirst(gymnasium.Wrapper):
     """Of each choice all alternatives but the first are legal."""
 
@@ -174,3 +187,4 @@ def assert_legal(space: spaces.Space, action: Any, mask: Any) -> None:
 for name in SPACES:
     gymnasium.register(f"Choose-{name}-v0", Choose, kwargs={"kind": name})
     gymnasium.register(f"Legal-{name}-v0", Legal, kwargs={"kind": name})
+gymnasium.register("Late-v0", Late, kwargs={"kind": "discrete"})
