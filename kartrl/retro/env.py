@@ -147,7 +147,8 @@ class RetroEnv(gymnasium.Env[Image, Any]):
         self._frames = self._last = 0
         self._parts: dict[str, float] = {}
         self._begun = True
-        self._lives, self._best = self._count(console), dict(console.info())
+        self._lives = self._count(console)
+        self._best = [console.info()[each.name] for each in self._changes]
         self._picture.clear()
         return self._look(console), self._info(console)
 
@@ -196,11 +197,11 @@ class RetroEnv(gymnasium.Env[Image, Any]):
     def _reward(self, values: dict[str, int]) -> float:
         """The reward of a frame by `retro.reward`."""
         parts = dict[str, float]()
-        for name, reward, penalty, highest in self._changes:
-            change = values[name] - self._best[name]
+        for index, (name, reward, penalty, highest) in enumerate(self._changes):
+            change = values[name] - self._best[index]
             parts.setdefault(name, 0.0)
             if change > 0 or not highest:
-                self._best[name] = values[name]
+                self._best[index] = values[name]
                 parts[name] += change * (reward if change > 0 else penalty)
         self._add(parts)
         return sum(parts.values())

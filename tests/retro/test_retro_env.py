@@ -182,6 +182,14 @@ def test_reward_of_variables_replaces_the_scenarios(make_env: MakeEnv) -> None:
     assert highest == rewards, "lives only decrease"
 
 
+def test_entries_of_the_same_variable_each_count(make_env: MakeEnv) -> None:
+    """The score only grows; lives go down."""
+    actions = {"life_variables": ("lives",)}
+    rewards, _, _ = play_until(make_env(**actions))
+    twice, _, _ = play_until(make_env(reward=("score:1", "score:2:max", "lives:1:max", "lives:5"), **actions))
+    assert twice == [3 * reward for reward in rewards[:-1]] + [3 * rewards[-1] - 5]
+
+
 @pytest.fixture
 def scripted(changed: Any) -> Callable[[str], Game]:
     """Airstriker with a reward by a Lua script."""
