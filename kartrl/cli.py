@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from kartrl import __version__, faults
 from kartrl.commands.shared.arguments import Parser
-from kartrl.errors import RunFailed, UserError, shortage
+from kartrl.errors import RunFailed, UserError, refusal, shortage
 from kartrl.files import user_path
 from kartrl.processes.interrupts import deferred
 
@@ -72,6 +72,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"kartrl: {error}", file=sys.stderr)
         return 1
     except Exception as error:
+        if (refused := refusal(error)) is not None:
+            print(f"kartrl: {refused}", file=sys.stderr)
+            return 2
         if (cause := shortage(error)) is None:
             raise
         print(f"kartrl: {cause}", file=sys.stderr)

@@ -1,6 +1,7 @@
 """Errors that end a command or a run."""
 
 import errno
+import os
 import re
 import sysconfig
 import traceback
@@ -47,6 +48,13 @@ def shortage(error: BaseException) -> str | None:
     else:
         return None
     return f"the machine {what}: {text or type(error).__name__}"
+
+
+def refusal(error: BaseException) -> str | None:
+    """One line that names the file or folder that the system refuses, if that is the exception; else None."""
+    if not isinstance(error, OSError) or error.errno not in (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG):
+        return None
+    return f"{os.fsdecode(error.filename)}: {error.strerror}" if isinstance(error.filename, str | bytes) else None
 
 
 def located(error: BaseException) -> str:

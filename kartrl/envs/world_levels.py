@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import os
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
@@ -167,5 +168,5 @@ def digest(content: bytes) -> str:
 
 def _leads_somewhere(key: str) -> bool:
     """Whether there is a file or a folder at a path, or any that match it."""
-    path = user_path(key)
-    return path.exists() or bool(glob.glob(str(path)))
+    path = str(user_path(key))
+    return os.path.exists(path) or bool(glob.glob(path))

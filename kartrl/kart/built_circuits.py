@@ -48,7 +48,7 @@ def version(folder: Path = BUILDER) -> str:
 def find(name: str) -> Path:
     """The path of this file in the cache or, if it is missing, the path at which to build it."""
     kept = _cache() / name
-    return kept if kept.is_file() else place() / name
+    return kept if os.path.isfile(kept) else place() / name  # unlike Path.is_file, False in a closed folder
 
 
 def place() -> Path:

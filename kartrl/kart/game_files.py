@@ -1,6 +1,7 @@
 """Where the games are: ROMs, descriptions, start states, and stable-retro's emulator core."""
 
 import json
+import os
 from pathlib import Path
 
 from kartrl.console import cores
@@ -20,7 +21,7 @@ def game_folder(game: str) -> Path:
     """
     core_file()
     own = cartridge.folder()
-    has_own = (own / "rom.sfc").is_file()
+    has_own = os.path.isfile(own / "rom.sfc")  # unlike Path.is_file, False in another user's home
     if game == "cartridge" and not has_own:
         raise UserError(
             f"no cartridge in {own}: import your own ROM with `kartrl import-rom FILE`, or set kart.game=bundled"

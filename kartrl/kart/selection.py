@@ -1,6 +1,7 @@
 """Resolves the keys of [levels] or `-l` to circuits: finds files and builds missing ones, before processes start."""
 
 import glob
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -211,7 +212,7 @@ def _files_or_key(key: str) -> list[Path]:
 def _files(key: str) -> Iterator[Path]:
     """The start states and circuit files that match a path: a file, a folder or a glob pattern."""
     path = user_path(key)
-    places = [path] if path.exists() else sorted(map(Path, glob.glob(str(path), recursive=True)))
+    places = [path] if os.path.exists(path) else sorted(map(Path, glob.glob(str(path), recursive=True)))
     if not places:
         raise UserError(f"[levels] {key}: nothing there matches (looked in {Path.cwd()})")
     for place in places:

@@ -8,6 +8,7 @@ state that the game's integration chooses is for training; with `* = none` there
 import difflib
 import fnmatch
 import glob
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
@@ -78,7 +79,7 @@ def _named(key: str, states: Sequence[str]) -> list[str]:
 
 def _files(key: str) -> list[str]:
     path = user_path(key)
-    places = [path] if path.is_file() else sorted(map(Path, glob.glob(str(path))))
+    places = [path] if os.path.isfile(path) else sorted(map(Path, glob.glob(str(path))))
     return [str(place.absolute()) for place in places]
 
 

@@ -51,7 +51,7 @@ class Game(NamedTuple):
         for folder in (self.folder,) if self.own else (imported_folder() / self.name, self.folder):
             for ending in self.system.endings:
                 file = folder / f"rom.{ending}"
-                if file.is_file():
+                if os.path.isfile(file):  # unlike Path.is_file, False in another user's home
                     found = sha1(file)
                     if hashes and found not in hashes:
                         if self.own:
@@ -149,7 +149,7 @@ def game_of(name: str) -> Game:
         UserError: there is none, or kartrl does not run its console.
     """
     folder = user_path(name)
-    if name not in folders() and folder.is_dir():
+    if name not in folders() and os.path.isdir(folder):
         return game_in(folder.absolute())
     if "/" in name:
         raise UserError(f"retro/{name}: no such folder here, and no game that stable-retro knows has a / in its name")

@@ -161,6 +161,15 @@ def test_unusable_data_folder_is_reported(tmp_path: Path, monkeypatch: pytest.Mo
         cartridge.import_rom(rom_file(tmp_path), None, SHA1, SIZE)
 
 
+def test_data_folder_that_cannot_be_read_has_no_cartridge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name that is too long stands for another user's home: `Path.is_file` raises an exception for both."""
+    pytest.importorskip("stable_retro")
+    monkeypatch.setenv("KARTRL_DATA", str(tmp_path / ("a" * 300)))
+    assert game_folder("auto").name == "KartRL-Snes"
+    with pytest.raises(UserError, match="no cartridge in"):
+        game_folder("cartridge")
+
+
 def test_game_names_resolve_to_folders(tmp_path: Path) -> None:
     pytest.importorskip("stable_retro")
     with pytest.raises(UserError, match="import-rom"):

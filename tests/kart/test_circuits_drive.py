@@ -98,6 +98,13 @@ def test_cache_of_other_looks_is_another(tmp_path: Path) -> None:
     assert built_circuits.version(same) == built_circuits.version() != built_circuits.version(other)
 
 
+def test_cache_that_cannot_be_read_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name that is too long stands for a closed folder: `Path.is_file` raises an exception for both."""
+    monkeypatch.setenv("KARTRL_CACHE", str(tmp_path / ("a" * 300)))
+    assert built_circuits.find("a.state") == built_circuits.place() / "a.state"
+    assert tmp_path not in built_circuits.place().parents
+
+
 def test_circuits_without_a_cache_are_built_for_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KARTRL_CACHE", "/dev/null/cache")
     (first,) = library.random_states([0], "asphalt")

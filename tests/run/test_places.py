@@ -18,6 +18,7 @@ from kartrl.learning import checkpoint
 from kartrl.run.folders import find, find_checkpoint, find_newest, find_run
 
 STATE = ROOT / "kartrl" / "kart" / "games" / "KartRL-Snes" / "MarioCircuit.Act2.state"
+LONG = "a" * 300  # `Path.is_file` raises an exception for this, as for what lies in a closed folder
 OWN = [*KART, "kart.no_progress_limit=0.2", "levels.*=none"]
 
 
@@ -77,6 +78,32 @@ def test_printed_commands_name_runs_elsewhere(here: Path, monkeypatch: pytest.Mo
     assert known(here / "my runs" / "run") == f"KARTRL_LOGS='{here}/my runs' "
     monkeypatch.setenv("KARTRL_LOGS", str(here / "my runs"))
     assert known(here / "my runs" / "run") == ""
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["evaluate", LONG],
+        ["train", "--resume", LONG],
+        ["train", "--init", LONG],
+        ["train", "--env", f"retro/./{LONG}"],
+        ["compare", LONG],
+        ["report", LONG],
+        ["clean", LONG],
+        ["export", LONG, "-o", "a.pt"],
+        ["import-rom", LONG],
+        ["circuit", "check", LONG],
+        ["record", "-l", f"{LONG}.state"],
+    ],
+    ids=lambda command: " ".join(command[:2]).replace(LONG, ""),
+)
+@pytest.mark.usefixtures("here")
+def test_names_that_are_too_long_are_one_line(capfd: pytest.CaptureFixture[str], command: list[str]) -> None:
+    assert main(command) == 2
+    said = capfd.readouterr().err
+    assert said.startswith("kartrl: ")
+    assert said.count("\n") == 1
+    assert LONG in said
 
 
 @needs_kart

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -110,4 +111,4 @@ def check_memory(examined: Examined) -> tuple[State, str]:
 
 def nearest(path: Path) -> Path:
     """The path, or its nearest existing ancestor."""
-    return next(folder for folder in (path, *path.parents) if folder.exists())
+    return next(folder for folder in (path, *path.parents) if os.path.exists(folder))

@@ -3,6 +3,7 @@
 import hashlib
 import importlib.metadata
 import importlib.util
+import os
 from contextlib import closing
 from pathlib import Path
 
@@ -86,7 +87,7 @@ def _drives_cartridge(config: Config) -> bool:
     if config.environment.id != KART:
         return False
     game = sections_of(config).kart.game
-    return game == "cartridge" or (game == "auto" and (cartridge.folder() / "rom.sfc").is_file())
+    return game == "cartridge" or (game == "auto" and os.path.isfile(cartridge.folder() / "rom.sfc"))
 
 
 def _sha1(file: Path) -> str:
