@@ -24,6 +24,7 @@ from kartrl.learning.update_threads import UpdateThreads
 from kartrl.models import ActorCritic
 from kartrl.models.mirror_symmetry import MirrorSymmetry, symmetry_of
 from kartrl.nodes.crew import Nodes
+from kartrl.run.run_folder import LEARNERS
 from kartrl.sizing.compatibility import is_hogwild
 from kartrl.training.central import Central
 from kartrl.training.crew import Crew
@@ -77,7 +78,7 @@ def make_crew(
         resume: the states of the algorithm and the optimizer to begin with.
         folder: of the run.
     """
-    number, place = config.system.learners, folder / "learners.tmp"
+    number, place = config.system.learners, folder / LEARNERS
     device, before = next(network.parameters()).device, resume.counters if resume is not None else Counters()
     reducer = SeveralLearners(0, number, place, device) if number > 1 else None
     threads = UpdateThreads(sizes.torch_threads, sizes.most_threads)

@@ -26,6 +26,8 @@ WRITTEN = (  # what a run writes
     *(CONFIG, ENDED, "scalars.csv", "episodes.csv", "events.out.tfevents.*", "best.pt", f"{CHECKPOINTS}/[0-9]*.pt"),
     *(f"{EVALUATION}/events.out.tfevents.*", f"{EVALUATION}/latest.png", f"{REPLAY}/*.state", f"{REPLAY}/*.unrolls"),
 )
+LEARNERS = "learners.tmp"  # by which several learners meet
+PARTIAL = (LEARNERS, *(f"{place}/.*.tmp" for place in (".", CHECKPOINTS, EVALUATION, REPLAY)))  # see `whole_file`
 
 
 class RunFolder:
@@ -264,8 +266,10 @@ def _place(descriptor: int) -> Path | None:
 
 
 def _remove_partial(path: Path) -> None:
-    for left in path.rglob("*.tmp"):
-        left.unlink(missing_ok=True)
+    for pattern in PARTIAL:
+        for left in path.glob(pattern):
+            if left.is_file():
+                left.unlink(missing_ok=True)
 
 
 def _holder(path: Path) -> str:

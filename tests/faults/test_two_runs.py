@@ -111,3 +111,13 @@ def test_a_folder_is_left_without_partially_written_files(tmp_path):
         (checkpoints / name).write_bytes(b"weights")
     folder.release()
     assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["0000000007.pt"]
+
+
+def test_files_of_the_users_in_a_run_folder_stay(tmp_path):
+    (tmp_path / "notes" / "old.tmp").mkdir(parents=True)
+    (tmp_path / ".old.tmp").mkdir()
+    own = {tmp_path / "thesis.tmp", tmp_path / "notes" / "thesis.tmp", tmp_path / "notes" / ".a.1a2b3c4d.tmp"}
+    for file in own:
+        file.touch()
+    RunFolder(tmp_path).release()
+    assert {path for path in tmp_path.rglob("*") if path.is_file()} == own
