@@ -112,7 +112,8 @@ def _mirrored(world: World, action: ActionSpec, observation: ObservationSpec) ->
 def _stepped(env: Env, action: ActionSpec, random: np.random.Generator) -> tuple[float, bool]:
     """Begin an episode and step by legal actions, as far as there is time.
 
-    An exception or a fault after the first step is none here, as agents survive it, unless there is nothing else.
+    Exceptions of its own or faults after the first step are none here, as agents survive them, unless there is nothing
+    else.
 
     Returns:
         Median seconds per step after the first, as other processes may use the core; whether it gives masks.
@@ -137,7 +138,7 @@ def _stepped(env: Env, action: ActionSpec, random: np.random.Generator) -> tuple
             fault, info = _step(env, chosen)
             times.append(time.perf_counter() - start)
             faults.append(fault)
-    except UserError:
+    except (Misfit, UserError):
         raise
     except Exception:
         pass

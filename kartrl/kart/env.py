@@ -237,7 +237,7 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
         if not circuits:
             raise UserError("kartrl/Kart-v0: circuit: name at least one")
         known, found = available(self._folder), list[str]()
-        for circuit in circuits:
+        for circuit in map(str, circuits):  # what is no text is unknown
             if circuit in known or (circuit.endswith(".state") and Path(circuit).is_file()):
                 found.append(circuit)
             else:
@@ -250,6 +250,7 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
 
     def _chosen(self, circuit: str) -> str:
         """The circuit that an option names."""
+        circuit = str(circuit)  # what is no text is unknown
         if circuit in self._names:
             return circuit
         own = {circuit_name(name): name for name in self._names}

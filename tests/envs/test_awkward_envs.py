@@ -106,6 +106,8 @@ def test_processes_of_an_environment_end_with_it(name: str) -> None:
         (("OldStep",), ["step returns 4 values", "shimmy.GymV21CompatibilityV0"]),
         (("Limited",), ["step returns 4 values", "shimmy.GymV21CompatibilityV0"]),
         (("OldReset",), ["reset does not return an observation and info", "shimmy.GymV21CompatibilityV0"]),
+        (("NoInfo",), ["its step returned no info, which is a dict, but None"]),
+        (("NoInfo", "kwargs.first=3"), ["its step returned no info, which is a dict, but None"]),
         (("NoSeed",), ["reset(self, *, seed=None, options=None)"]),
         (("Reward", "kwargs.reward=[1, 2]"), ["vectors of 2 numbers", "mo_gymnasium.wrappers:LinearReward"]),
         (("Reward", "kwargs.reward=much"), ["must be numbers", "'much'"]),

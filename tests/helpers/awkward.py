@@ -211,6 +211,18 @@ class NoSeed(Ordinary):
         return super().reset()
 
 
+class NoInfo(Ordinary):
+    """Returns no `info`, from this step on."""
+
+    def __init__(self, render_mode=None, first=1):
+        super().__init__(render_mode)
+        self.left = first
+
+    def step(self, action):
+        self.left -= 1
+        return *super().step(action)[:4], {} if self.left > 0 else None
+
+
 class Reward(Ordinary):
     """Its rewards are all `reward`."""
 

@@ -383,6 +383,11 @@ def test_circuits_are_generated_where_they_are_asked_for(
         assert both.reset(seed=0, options={"circuit": option})[1]["circuit"] == asked
     with pytest.raises(UserError, match=r"\*\.Act1 stands for 8 circuits; name one"):
         both.reset(options={"circuit": "*.Act1"})
+    for option in (5, ["MarioCircuit.Act2"], ("MarioCircuit.Act2",), b"a"):
+        with pytest.raises(UserError, match=r"^circuit .*; the game has BowserCastle"):
+            both.reset(options={"circuit": option})
+    with pytest.raises(UserError, match="circuit '5': no such level"):
+        make_kart(circuit=["MarioCircuit.Act2", 5])
 
 
 def test_unknown_button_is_reported_at_each_reset(make_kart: MakeKart) -> None:

@@ -43,8 +43,7 @@ class Checked(gymnasium.Wrapper[Any, Any, Any, Any]):
             seed %= SEEDS
             self._seed_spaces(seed)
         observation, info = self.env.reset(seed=seed, options=options)
-        if not isinstance(info, dict):
-            raise Misfit(f"its reset returned no info, which is a dict, but {_short(info)}")
+        _check_info("reset", info)
         self._return, self._length = 0.0, 0
         self._beat()
         return observation, info
@@ -53,9 +52,10 @@ class Checked(gymnasium.Wrapper[Any, Any, Any, Any]):
         """See Gymnasium.
 
         Raises:
-            Misfit: the reward is not a number, or `terminated` or `truncated` not a truth value.
+            Misfit: the reward is not a number, `terminated` or `truncated` not a truth value, or `info` not a dict.
         """
         observation, reward, terminated, truncated, info = self.env.step(action)
+        _check_info("step", info)
         if type(reward) is not float:
             reward = _number(reward)
         ended = _flag("terminated", terminated), _flag("truncated", truncated)
@@ -80,6 +80,11 @@ class Checked(gymnasium.Wrapper[Any, Any, Any, Any]):
             if not isinstance(env, gymnasium.Wrapper):
                 return
             env = env.env
+
+
+def _check_info(method: str, info: Any) -> None:
+    if not isinstance(info, dict):
+        raise Misfit(f"its {method} returned no info, which is a dict, but {_short(info)}")
 
 
 def _number(reward: Any) -> float:
