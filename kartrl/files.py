@@ -151,11 +151,24 @@ def check_replaceable(files: Mapping[Path, bytes | None], force: bool) -> None:
         files: their new contents; None: not known.
 
     Raises:
-        UserError: it would replace one.
+        UserError: it would replace one, or a name is that of a folder.
     """
     for file, data in files.items():
-        if not force and file.exists() and (data is None or file.read_bytes() != data):
-            raise UserError(f"{file}: exists, with other content; replace it with --force, or keep it elsewhere")
+        if file.is_dir():
+            raise UserError(f"{file}: is a folder; name a file")
+        with explained(file, "read"):
+            if not force and file.exists() and (data is None or file.read_bytes() != data):
+                raise UserError(f"{file}: exists, with other content; replace it with --force, or keep it elsewhere")
+
+
+def check_folder(file: Path) -> None:
+    """Check, before the work for it, that the folder of the file named with -o exists.
+
+    Raises:
+        UserError: it does not.
+    """
+    if not file.parent.is_dir():
+        raise UserError(f"-o {file}: there is no folder {file.parent}; create it first")
 
 
 def output_file(output: Path | None, name: str, suffix: str) -> Path:

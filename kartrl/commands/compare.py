@@ -16,7 +16,7 @@ from rich.console import Console
 from kartrl.commands.shared.arguments import Parser
 from kartrl.commands.shared.results import add_formats, console_for, print_results
 from kartrl.errors import UserError
-from kartrl.files import explained, unused_file, user_path, whole_file, write_whole
+from kartrl.files import check_folder, explained, unused_file, user_path, whole_file, write_whole
 from kartrl.metrics.tables import say
 
 if TYPE_CHECKING:
@@ -167,6 +167,7 @@ def _table_file(output: Path) -> Path:
         raise UserError(f"-o {output}: name a file, such as comparison.png")
     if not written and mimetypes.guess_type(output.name)[0]:
         raise UserError(f"-o {output}: only .md and .png are written, both; name one of them, or leave out the suffix")
+    check_folder(output)
     return output.with_name(f"{output.stem if written else output.name}.md")
 
 

@@ -20,7 +20,7 @@ from kartrl.comparison.statistics import mean_interval
 from kartrl.envs.episode import Episode, Result
 from kartrl.envs.world import Env, World
 from kartrl.errors import UserError
-from kartrl.files import output_file, unused_file, user_path, write_whole
+from kartrl.files import ANOTHER, check_folder, explained, output_file, unused_file, user_path, write_whole
 from kartrl.hardware.machine import cores
 from kartrl.metrics.tables import Line, fitted, say
 from kartrl.options import positive
@@ -54,6 +54,8 @@ def run(options: argparse.Namespace) -> int:
     console = console_for(options)
     _start_helpers(options)
     file = None if options.output is None else output_file(options.output, "episodes", ".csv")
+    if file is not None:
+        check_folder(file)
     paths = [find_policy(name, bool(options.state), console) for name in policies_of(options)]
     found: list[dict[str, Any]] = []
 
@@ -68,12 +70,12 @@ def run(options: argparse.Namespace) -> int:
         if len(found) > 1:
             console.print(_compared(found, console.width))
         rows = [{"checkpoint": one["checkpoint"], **row} for one in found for row in one["episodes"]]
-        if file is not None and found:
-            with unused_file(file) as unused:
-                write_whole(unused, csv_text(rows).encode())
-            say(console, f"Wrote {unused}")
         if found:
             print_results(options, rows, checkpoints=found)
+        if file is not None and found:
+            with explained(f"-o {file}", "write", ANOTHER), unused_file(file) as unused:
+                write_whole(unused, csv_text(rows).encode())
+            say(console, f"Wrote {unused}")
     return 0
 
 

@@ -26,7 +26,7 @@ from kartrl.envs.episode import Result
 from kartrl.envs.world import World
 from kartrl.envs.worlds import load_world
 from kartrl.errors import UserError
-from kartrl.files import check_replaceable, explained, output_file, safe_name, user_path, write_whole
+from kartrl.files import check_folder, check_replaceable, explained, output_file, safe_name, user_path, write_whole
 from kartrl.hardware.machine import describe_machine
 from kartrl.kart.game_files import BUNDLED, build_id, game_folder
 from kartrl.kart.world import KartWorld
@@ -87,6 +87,7 @@ def run(options: argparse.Namespace) -> int:
     suffix, card = (".onnx", ".json") if options.onnx else (".pt", ".md")
     output = output_file(options.output, path.stem, suffix)
     check_replaceable(dict.fromkeys((output, output.with_suffix(card))), options.force)
+    check_folder(output)
     if options.onnx:
         if options.half:
             raise UserError("--onnx: the file has single precision; leave out --half")

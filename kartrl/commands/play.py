@@ -14,7 +14,7 @@ from kartrl.commands.shared.arguments import Parser, add_levels, add_policy, pol
 from kartrl.commands.shared.policy import find_default
 from kartrl.config import Config
 from kartrl.errors import UserError
-from kartrl.files import user_path
+from kartrl.files import check_folder, user_path
 from kartrl.kart import KART
 from kartrl.kart.settings import sections_of
 from kartrl.options import whole_number
@@ -209,7 +209,8 @@ def _check(options: Options) -> None:
 
 
 def _check_output(output: Path | None, wanted: str) -> None:
-    if output is not None and output.suffix.lower() != wanted:
+    if output is None:
+        return
+    if output.suffix.lower() != wanted:
         raise UserError(f"-o {output}: the file name must end in {wanted}")
-    if output is not None and not output.parent.is_dir():
-        raise UserError(f"-o {output}: no folder {output.parent}; create it first")
+    check_folder(output)

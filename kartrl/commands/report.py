@@ -12,7 +12,7 @@ from rich.console import Console
 from kartrl.commands.shared.arguments import Parser, add_levels, add_max_steps
 from kartrl.commands.shared.progress import Progress
 from kartrl.errors import UserError
-from kartrl.files import check_replaceable, explained, output_file, safe_name, user_path, write_whole
+from kartrl.files import check_folder, check_replaceable, explained, output_file, safe_name, user_path, write_whole
 from kartrl.metrics.tables import say
 from kartrl.options import whole_number
 
@@ -63,8 +63,7 @@ def run(options: argparse.Namespace) -> int:
     name = safe_name(folders[0].resolve().name) if len(folders) == 1 else "report"
     file = output_file(options.output, name, ".html")
     check_replaceable({file: None}, options.force)
-    if not file.parent.is_dir():
-        raise UserError(f"-o {file}: there is no folder {file.parent}")
+    check_folder(file)
     runs = read_runs(folders, options.metric, options.by)
     with Progress(console, None) as progress:
         shown = look(runs, options.state, options.episodes, options.max_steps, console, progress.tell)

@@ -67,6 +67,8 @@ def test_configuration_is_written_to_a_new_file_only(capsys, tmp_path):
     printed(capsys, "--write", str(file), "--force")
     assert read([file]) == Config()
     assert "cannot write" in refused(capsys, "--write", str(tmp_path / "none" / "own.cfg"))
+    assert "is a folder" in refused(capsys, "--write", str(tmp_path))
+    assert "is a folder" in refused(capsys, "--write", str(tmp_path), "--force")
 
 
 def test_json_holds_every_value_with_its_type(capsys):

@@ -1,5 +1,7 @@
 """The files that commands write: their names, and that none replaces another."""
 
+import contextlib
+import io
 from pathlib import Path
 
 import numpy as np
@@ -149,6 +151,25 @@ def test_export_replaces_only_with_force(here: Path, capsys: pytest.CaptureFixtu
     assert written(here) == {"mine.md"}
     assert main([*give, "--force"]) == 0
     assert "mine.PT" in refused(capsys, *give)
+
+
+def test_missing_folder_of_output_is_refused_before_work(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    policy = str(save_policy(here / "run", CARTPOLE))
+    write_run(here / "logs" / "r1", returns=[1.0] * 5)
+    with contextlib.redirect_stdout(io.StringIO()) as told:
+        for words in (["evaluate", policy, "-o", "none/a"], ["export", policy, "-o", "none/a.pt"]):
+            assert "there is no folder none" in refused(capsys, *words)
+        assert "there is no folder none" in refused(capsys, "compare", "r1", "-o", "none/a")
+    assert not told.getvalue()
+
+
+def test_results_are_printed_where_file_cannot_be_written(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    policy, name = str(save_policy(here / "run", CARTPOLE)), "a" * 250  # too long for the temporary file beside it
+    assert main(["evaluate", policy, "--episodes", "1", "--csv", "-o", name]) == 2
+    output = capsys.readouterr()
+    assert output.out.startswith("checkpoint,")
+    assert "choose another file with -o" in output.err.splitlines()[-1]
+    assert written(here) == set()
 
 
 def test_compare_writes_new_files_of_known_kinds(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
