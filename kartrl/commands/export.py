@@ -142,7 +142,7 @@ def export_folder(
         UserError: as `export`; or the library that knows the hub's forms is missing.
     """
     from kartrl.commands.shared.hub_card import card_head, eval_results
-    from kartrl.run.policies import CARD, FILES, SETTINGS, WEIGHTS  # loads torch
+    from kartrl.run.policies import CARD, FILES, SETTINGS, TERMS, WEIGHTS  # loads torch
 
     if importlib.util.find_spec("huggingface_hub") is None:
         raise UserError(f"-o {output}: a folder needs huggingface_hub: pip install 'kartrl[hub]' (-o FILE.pt does not)")
@@ -160,8 +160,9 @@ def export_folder(
                 _film(work, driven, console)
                 texts[".eval_results/kartrl.yaml"] = eval_results(world.config, results)
             texts[CARD] = card_head(name, world.config, results, licence) + body + _use(work)
-            if licence == MIT:
-                texts["LICENSE"] = _own_licence()
+            own = _own_licence()
+            if licence == MIT and own:
+                texts[TERMS] = own
             for file, text in texts.items():
                 (work / file).parent.mkdir(exist_ok=True)
                 (work / file).write_text(text, encoding="utf-8")
@@ -169,7 +170,7 @@ def export_folder(
                 if (work / file).is_file():
                     (output / file).parent.mkdir(parents=True, exist_ok=True)
                     (work / file).replace(output / file)
-                else:  # of an earlier export
+                elif file != TERMS or _is_text(output / file, own):  # of an earlier export; other terms are the user's
                     (output / file).unlink(missing_ok=True)
     say(console, f"Policy: {output}")
 
@@ -227,6 +228,10 @@ def _film(work: Path, levels: Sequence[str], console: Console) -> None:
         record(work / WEIGHTS, driving, work / "replay.mp4", 1, quiet)
     except UserError as error:
         say(console, f"No film: {error}")
+
+
+def _is_text(file: Path, text: str) -> bool:
+    return file.is_file() and file.read_bytes() == text.encode()
 
 
 def _own_licence() -> str:

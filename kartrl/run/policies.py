@@ -19,9 +19,9 @@ from kartrl.learning import checkpoint, checkpoint_file
 
 HUB = "hf://"
 ADDRESS = re.compile(r"hf://([\w.-]+/[\w.-]+)/?(?:@([\w.-]+(?:/[\w.-]+)*))?", re.ASCII)
-WEIGHTS, SETTINGS, CARD = "model.safetensors", "kartrl.cfg", "README.md"
+WEIGHTS, SETTINGS, CARD, TERMS = "model.safetensors", "kartrl.cfg", "README.md", "LICENSE"
 LARGEST = {WEIGHTS: checkpoint_file.LARGEST, SETTINGS: 1 << 20}  # bytes of the files without which there is no policy
-FILES = (WEIGHTS, SETTINGS, CARD, "LICENSE", "replay.mp4", "replay.png", ".eval_results/kartrl.yaml")
+FILES = (WEIGHTS, SETTINGS, CARD, TERMS, "replay.mp4", "replay.png", ".eval_results/kartrl.yaml")
 SECONDS = 10.0  # for the hub to answer
 LOG_IN = "log in with `hf auth login`, or set HF_TOKEN"
 

@@ -157,6 +157,16 @@ def test_folder_export_replaces_only_when_told(pole: Path, capsys: pytest.Captur
     assert [file.name for file in Path().iterdir() if file.name.startswith(".")] == []
 
 
+def test_licence_that_user_adds_outlives_the_next_export(pole: Path) -> None:
+    save_policy(Path("run"), CARTPOLE, agent_steps=2000)
+    again = ["export", "run", "-o", "pole", "--episodes", "0", "--force", "--license", "cc-by-4.0"]
+    assert main(again) == 0
+    assert not (pole / "LICENSE").exists(), "it was kartrl's own"
+    (pole / "LICENSE").write_text("Attribution 4.0 International")
+    assert main(again) == 0
+    assert (pole / "LICENSE").read_text() == "Attribution 4.0 International"
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [
