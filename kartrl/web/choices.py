@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from kartrl.learning import checkpoint
 from kartrl.metrics import csv_table, scalars_csv
@@ -11,6 +12,13 @@ from kartrl.run.run_folder import is_training
 RETURN = "charts/episodic_return"
 MOST_POINTS = 200  # of a curve
 MOST_CHECKPOINTS = 100  # of a run
+
+
+class Choice(NamedTuple):
+    """A policy to choose; its name may be gone when it has been removed."""
+
+    source: Path  # a checkpoint file, or a run's folder
+    path: Path | None  # its checkpoint; None: its newest one, whenever an episode begins
 
 
 class Choices:
@@ -24,7 +32,7 @@ class Choices:
 
     def __init__(self, sources: Sequence[Path], source: Path, path: Path | None) -> None:
         self._sources = sources
-        self.source, self._path = source, path
+        self.chosen = Choice(source, path)
         self._points: list[tuple[int, float]] = []
         self._read = 0  # bytes of the run's scalars
         self.look()
@@ -32,19 +40,19 @@ class Choices:
     def look(self) -> None:
         """Look for new checkpoints and points of the curve."""
         names = [source.name for source in self._sources]
-        found: dict[str, tuple[Path, Path | None]] = {}
+        found: dict[str, Choice] = {}
         for source in self._sources:
             title = source.name if names.count(source.name) == 1 else str(source)
             if source.is_file():
-                found[title] = source, source
+                found[title] = Choice(source, source)
                 continue
-            if is_training(source) or (source == self.source and self._path is None):
-                found[f"{title}: newest"] = source, None
+            if is_training(source) or self.chosen == (source, None):
+                found[f"{title}: newest"] = Choice(source, None)
             best = source / "best.pt"
             for path in [*[best] * best.is_file(), *checkpoint.newest_first(source)[:MOST_CHECKPOINTS]]:
-                found[f"{title}: {path.stem.lstrip('0') or '0'}"] = source, path
-        if (self.source, self._path) not in found.values():  # removed meanwhile
-            found[str(self._path)] = self.source, self._path
+                found[f"{title}: {path.stem.lstrip('0') or '0'}"] = Choice(source, path)
+        if self.chosen not in found.values():  # removed meanwhile
+            found[str(self.chosen.path)] = self.chosen
         self._found = found
         self.is_training = self.source.is_dir() and is_training(self.source)
         """Whether the chosen run is in training."""
@@ -58,24 +66,29 @@ class Choices:
     @property
     def name(self) -> str:
         """What is chosen."""
-        return next(name for name, one in self._found.items() if one == (self.source, self._path))
+        return next(name for name, one in self._found.items() if one == self.chosen)
+
+    @property
+    def source(self) -> Path:
+        """The file or run that is chosen."""
+        return self.chosen.source
 
     @property
     def followed(self) -> Path | None:
         """The folder of the run whose newest checkpoint drives; None: a checkpoint is chosen."""
-        return self.source if self._path is None else None
+        return self.source if self.chosen.path is None else None
 
     def path(self) -> Path | None:
         """The checkpoint that drives; None if the run has none yet."""
-        return self._path or checkpoint.newest(self.source)
+        return self.chosen.path or checkpoint.newest(self.source)
 
-    def source_of(self, name: str) -> Path | None:
-        """The file or run of a choice; None if there is no such choice."""
-        return self._found[name][0] if name in self._found else None
+    def find(self, name: str) -> Choice | None:
+        """The one of this name; None if there is none."""
+        return self._found.get(name)
 
-    def choose(self, name: str) -> None:
-        """Choose one of `names`."""
-        self.source, self._path = self._found[name]
+    def choose(self, chosen: Choice) -> None:
+        """Choose what has been found, now or earlier."""
+        self.chosen = chosen
         self._points, self._read = [], 0
         self.look()
 

@@ -17,7 +17,7 @@ from kartrl.viewer.pace import Pacer
 from kartrl.viewer.show import Show
 from kartrl.web import contents
 from kartrl.web.attribution import Attribution
-from kartrl.web.choices import Choices
+from kartrl.web.choices import Choice, Choices
 from kartrl.web.server import Frame, Message, PageServer
 
 FPS = 32.0  # pictures per second: 30 where a training beside it makes some late
@@ -65,11 +65,11 @@ class Session:
         self._seen: tuple[list[Any], list[tuple[str, bytes]]] = ([], [])
         self._seen_at = (-1, -1)
         self._note = note
-        self._leave: str | None = None
+        self._leave: Choice | None = None
         self._pace()
         self._look_after = 0.0
 
-    def run(self) -> str:
+    def run(self) -> Choice:
         """Show until a viewer chooses a policy of another run, and return that choice. Ctrl-C interrupts."""
         changed = True
         while self._leave is None:
@@ -152,14 +152,13 @@ class Session:
 
     def _choose(self, name: str) -> None:
         """Continue with another checkpoint."""
-        source = self._choices.source_of(name)
-        if source is None:
+        chosen, before = self._choices.find(name), self._choices.chosen
+        if chosen is None:
             return
-        if source != self._choices.source:
-            self._leave = name
+        if chosen.source != before.source:
+            self._leave = chosen
             return
-        before = self._choices.name
-        self._choices.choose(name)
+        self._choices.choose(chosen)
         try:
             self._show.follow = self._choices.followed
             path = self._choices.path()
@@ -225,7 +224,11 @@ class Session:
         if not self._explains or (begin < self._explain_after and not self._paused):
             return None
         if self._attribution is None or self._attribution.path != self._show.path:
-            self._attribution = Attribution(self._show.path)
+            try:
+                self._attribution = Attribution(self._show.path)
+            except UserError as error:  # removed, as training does after a while
+                self._note, self._explains = str(error), False
+                return None
         explained = self._attribution.explain(self._show.thought)
         took = time.perf_counter() - begin
         self._explain_after = begin + took / SHARE

@@ -13,7 +13,7 @@ from kartrl.errors import UserError
 from kartrl.metrics import tables
 from kartrl.run.folders import find_checkpoint, find_runs, find_training, names_policy
 from kartrl.run.run_folder import is_training
-from kartrl.web.choices import Choices
+from kartrl.web.choices import Choice, Choices
 from kartrl.web.server import PageServer
 from kartrl.web.session import IDLE_SECONDS, Session
 
@@ -52,7 +52,7 @@ def page(
             _wait(server, "waiting for a run to begin ...")
         source, path = named[0] if named else _default(bool(driving.levels), console)
         choices = Choices([one for one, _ in named] or [source], source, path)
-        last, note = "", ""
+        last, note = None, ""
         while True:
             first = _first_checkpoint(choices, server)
             server.tell("loading the policy ...")
@@ -61,12 +61,14 @@ def page(
                     session = Session(
                         server, driver, first, choices, greedy=driving.greedy, seconds=seconds, say=say, note=note
                     )
-                    last, note = choices.name, ""
+                    last, note = choices.chosen, ""
                     wanted = session.run()
             except UserError as error:
-                if not last:
+                if last is None:
                     raise
-                wanted, last, note = last, "", str(error)  # back to the one before, which could be shown
+                gone = last.path is not None and not last.path.exists()  # then the run's newest
+                # back to the one before, which could be shown
+                wanted, last, note = Choice(last.source, None) if gone else last, None, str(error)
             choices.choose(wanted)
 
 

@@ -100,7 +100,7 @@ function draw(images) {
   choose("speeds", `${state.speed}`);
   choose("greedy", `${state.greedy}`);
   if (document.activeElement !== byId("seed")) byId("seed").value = state.seed;
-  if (explains === state.explain) explains = null;
+  if (explains === state.explain || state.note) explains = null; // the note may say that it cannot be
   byId("explain").checked = explains ?? state.explain;
   drawBars(document.querySelector("#actions div"), state.actions, (column, index) => {
     if (index === null) wheel.pressed.delete(column);
