@@ -168,6 +168,7 @@ class Session:
         except UserError as error:  # removed, or damaged
             self._note = str(error)
             self._choices.choose(before)
+            self._show.follow = self._choices.followed
         self._look_after = 0.0
 
     def _look(self) -> None:

@@ -19,6 +19,7 @@ from kartrl.commands.shared.policy import Driving
 from kartrl.commands.watch.paging import page
 from kartrl.config import dump, read
 from kartrl.errors import UserError
+from kartrl.run.run_folder import RunFolder
 
 SECONDS = 30.0
 
@@ -96,3 +97,16 @@ def test_show_outlives_the_checkpoints_it_has_shown(run: Path) -> None:
         viewer.ask("policy", value="spoiled.pt")
         state = viewer.sees(lambda state: "spoiled.pt" in state["note"])
         assert state["policy"] == "4,000 agent steps", "the newest, as the one before is gone"
+
+
+def test_followed_run_is_followed_after_a_failed_choice(run: Path) -> None:
+    held = RunFolder(run)
+    with watched(run) as viewer, contextlib.ExitStack() as stack:
+        stack.callback(held.release)
+        viewer.sees(lambda state: state["file"] == "run: newest")
+        (run / "checkpoints" / "0000001000.pt").write_bytes(b"spoiled")
+        viewer.ask("policy", value="run: 1000")
+        viewer.sees(lambda state: bool(state["note"]) and state["file"] == "run: newest")
+        save_policy(run, CARTPOLE, 4000)
+        viewer.ask("next")
+        viewer.sees(lambda state: state["policy"] == "4,000 agent steps")
