@@ -240,11 +240,12 @@ def hand_of(show: Show, value: Any) -> np.ndarray | None:
     """The action of a person, float32 [D]; None if it is none of the environment's."""
     if not isinstance(value, list) or len(value) != show.action.columns:
         return None
-    if not all(type(number) in (int, float) and math.isfinite(number) for number in value):
+    if not all(type(number) in (int, float) for number in value):
         return None
-    fits = all(low <= number <= high for number, (low, high) in zip(value, limits(show), strict=True))
+    if not all(low <= number <= high for number, (low, high) in zip(value, limits(show), strict=True)):
+        return None
     whole = all(number == int(number) for number, kind in zip(value, kinds(show), strict=True) if kind != "number")
-    return np.array(value, np.float32) if fits and whole else None
+    return np.array(value, np.float32) if whole else None
 
 
 def wheel(show: Show) -> dict[str, Any]:

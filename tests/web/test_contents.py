@@ -40,8 +40,10 @@ def test_each_choice_sums_to_one_and_numbers_are_in_bounds(kind: str, tmp_path: 
                 assert low < mean < high
         own = [column["chosen"] if column["kind"] == "choice" else 0.0 for column in columns]
         assert session.hand_of(show, own) is not None
-        for bad in ([*own, 0], own[:-1], None, "0", [9.0] * len(own), [float("nan")] * len(own), [None] * len(own)):
+        for bad in ([*own, 0], own[:-1], None, "0"):
             assert session.hand_of(show, bad) is None
+        for number in (9.0, float("nan"), float("inf"), 10**400, None):
+            assert session.hand_of(show, [number] * len(own)) is None
         for _ in range(12):  # whatever a person wants, what is illegal is not taken
             show.hand = session.hand_of(show, [1 if column["kind"] == "choice" else 1.0 for column in columns])
             show.step()
