@@ -17,7 +17,7 @@ from kartrl.commands.shared.policy import Driving, find_policy
 from kartrl.commands.shared.progress import Progress
 from kartrl.commands.shared.results import add_formats, as_json, console_for, csv_text, print_results
 from kartrl.comparison.statistics import mean_interval
-from kartrl.envs.episode import Episode, Result
+from kartrl.envs.episode import Result
 from kartrl.envs.world import Env, World
 from kartrl.errors import UserError
 from kartrl.files import ANOTHER, check_folder, explained, output_file, unused_file, user_path, write_whole
@@ -146,17 +146,8 @@ def _print(results: Sequence[Result], title: str, world: World, console: Console
     say(console, title)
     if results:
         console.print(_table(results, world, console.width))
-    if text := told_limit([episode for result in results for episode in result.episodes], world):
+    if text := world.tell_limit([episode for result in results for episode in result.episodes]):
         say(console, text)
-
-
-def told_limit(episodes: Sequence[Episode], world: World) -> str:
-    """How many episodes the limit of steps has ended, in one line; "" if none."""
-    limit = world.config.evaluation.max_steps
-    cut = sum(episode.agent_steps >= limit and not episode.finished for episode in episodes)
-    return f"{cut} of {len(episodes)} episodes ended after {limit:,} agent steps: --max-steps N changes that" * (
-        cut > 0
-    )
 
 
 def _table(results: Sequence[Result], world: World, width: int) -> Table:

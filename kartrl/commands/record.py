@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from rich.box import HEAVY_HEAD
 from rich.console import Console
 
-from kartrl.commands.evaluate import told_limit
 from kartrl.commands.shared.arguments import (
     Parser,
     add_levels,
@@ -91,7 +90,7 @@ def record(path: Path, driving: Driving, output: Path | None, episodes: int, con
         (first, *headings), *rows = world.list_episodes(recorded)
         lines = [Line(number, cells, level=False) for number, *cells in rows]
         console.print(fitted(first, headings, [lines], console.width, HEAVY_HEAD))
-        if text := told_limit(recorded, world):
+        if text := world.tell_limit(recorded):
             say(console, text)
     more = "" if drawn is None else f"\n{world.picture_word.capitalize()}: {video.with_suffix('.png')}"
     say(console, f"Video: {video}{more}")

@@ -47,7 +47,7 @@ def add_arguments(parser: Parser) -> None:
         help="greedy episodes of each run on each level that its evaluations drive, with lines and a film (default 3; "
         "0: drive nothing, show what the evaluations during training have left)",
     )
-    add_max_steps(parser, film=True)
+    add_max_steps(parser, film=False)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -280,6 +280,13 @@ class World(WorldLevels, ABC):
         """The result of an episode, on one line."""
         return f"return {episode.episodic_return:.2f} in {episode.agent_steps:,} agent steps"
 
+    def tell_limit(self, episodes: Sequence[Episode]) -> str:
+        """How many episodes the limit of steps has ended, in one line; "" if none."""
+        limit = self.config.evaluation.max_steps
+        cut = sum(episode.agent_steps >= limit and not episode.finished for episode in episodes)
+        text = f"{cut} of {len(episodes)} episodes ended after {limit:,} agent steps: --max-steps N changes that"
+        return text if cut else ""
+
     def list_episodes(self, episodes: Sequence[Episode]) -> list[list[str]]:
         """A table of single episodes, at least one: headings, then a row for each."""
         rows = [

@@ -20,6 +20,7 @@ from kartrl.envs.worlds import CONSOLE_FPS, load_world
 from kartrl.envs.wrappers.pictures import picture_of
 from kartrl.errors import UserError, located
 from kartrl.metrics.event_writer import newest_images
+from kartrl.metrics.tables import say
 from kartrl.metrics.video import Mp4Writer, WebmWriter
 from kartrl.report.levels import USES, driven_table, evaluation_table, training_table
 from kartrl.report.runs import Runs, Told
@@ -59,13 +60,15 @@ class Shown(NamedTuple):
     notes: list[str]  # what is missing, and why
 
 
-def look(runs: Runs, levels: Sequence[str], episodes: int, max_steps: int, console: Console, tell: Tell) -> Shown:
+def look(
+    runs: Runs, levels: Sequence[str], episodes: int, max_steps: int | None, console: Console, tell: Tell
+) -> Shown:
     """Drive the policies; show what evaluations during training have left where that is not wanted, or not possible.
 
     Args:
         levels: as a user names them; if empty, those that the evaluations drive.
         episodes: of each run on each level; 0: drive nothing.
-        max_steps: agent steps after which an episode is truncated.
+        max_steps: agent steps after which an episode is truncated; None: the runs' `evaluation.max_steps`.
         tell: called often, with what is done.
 
     Raises:
@@ -80,8 +83,11 @@ def look(runs: Runs, levels: Sequence[str], episodes: int, max_steps: int, conso
             best, films, pictures = runs.best(label, task), list[Film](), list[Picture]()
             for one in (one for one in members if one.policy is not None and episodes):
                 try:
-                    results, drawn = drive(one, levels, episodes, max_steps, console, tell)
+                    results, drawn, cut = drive(one, levels, episodes, max_steps, console, tell)
                     driven.setdefault(label, []).append(results)
+                    if cut:
+                        shown.notes.append(f"{one.run.name}: {cut}")
+                        say(console, shown.notes[-1])
                     if one is best:
                         pictures = drawn
                         if len(shown.films) < MOST_FILMS:
@@ -99,14 +105,17 @@ def look(runs: Runs, levels: Sequence[str], episodes: int, max_steps: int, conso
 
 
 def drive(
-    told: Told, levels: Sequence[str], episodes: int, max_steps: int, console: Console, tell: Tell
-) -> tuple[list[Result], list[Picture]]:
-    """Drive a run's policy greedily, on each level from the seed 0 on; returns the results, and the lines on maps.
+    told: Told, levels: Sequence[str], episodes: int, max_steps: int | None, console: Console, tell: Tell
+) -> tuple[list[Result], list[Picture], str]:
+    """Drive a run's policy greedily, on each level from the seed 0 on.
 
     Args:
         levels: as a user names them; if empty, those that its evaluations drive.
-        max_steps: agent steps after which an episode is truncated.
+        max_steps: as in `look`.
         tell: called at each step with what is done.
+
+    Returns:
+        The results, the lines on maps, and how many episodes `max_steps` has ended, "" if none.
 
     Raises:
         UserError: a level is missing, or the environment cannot be made.
@@ -125,10 +134,13 @@ def drive(
             line = f"{title}, after {driver.agent_steps:,} agent steps"
             picture = driver.world.draw(level, [drives[seed] for seed in result.seeds], line, INCHES)
             pictures += [] if picture is None else [Picture(f"{told.run.name}: {line}", picture)]
-    return results, pictures
+        ended = [episode for result in results for episode in result.episodes]
+        return results, pictures, driver.world.tell_limit(ended)
 
 
-def film(told: Told, levels: Sequence[str], most_bytes: int, max_steps: int, console: Console, tell: Tell) -> Film:
+def film(
+    told: Told, levels: Sequence[str], most_bytes: int, max_steps: int | None, console: Console, tell: Tell
+) -> Film:
     """A film of a run's policy, from the start of an episode on a level, an unseen one if there is one.
 
     Raises:

@@ -227,6 +227,20 @@ def test_environment_that_fails_is_a_note(browser: Browser, monkeypatch: pytest.
         assert "the cartridge fell out" in page.locator("section").last.inner_text()
 
 
+def test_driven_episodes_have_the_limit_of_evaluations(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("KARTRL_IMPORT", "filmed")
+    own = ["environment.id=filmed:Filmed-v0", "evaluation.max_steps=70"]
+    save_policy(write_run(Path("logs/endless"), *own, returns=[1.0] * 9, env=own[0].partition("=")[2]), own)
+    assert main(["report", "endless", "--episodes", "1"]) == 0
+    note = "endless: 1 of 1 episodes ended after 70 agent steps"
+    assert note in capsys.readouterr().out
+    page = Path("endless.html").read_text(encoding="utf-8")
+    assert note in page
+    assert "70.00" in page, "the return, 1 a step"
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
