@@ -5,6 +5,7 @@ from typing import Any
 
 from kartrl.errors import UserError
 
+POLICY = "a run's name or folder (its best checkpoint), a checkpoint file, an exported folder, or hf://USER/NAME"
 SHORTCUTS = {
     "--env": ("environment.id", "ID", "the environment, such as CartPole-v1"),
     "--algo": ("algorithm.name", "NAME", "the algorithm, such as ppo"),
@@ -38,6 +39,42 @@ def add_config(parser: argparse.ArgumentParser, several: bool = False) -> None:
         parser.add_argument(
             option, dest="set", action="append", type=setting(key), metavar=metavar, help=f"{text} ({key})"
         )
+
+
+def add_training(parser: argparse.ArgumentParser) -> None:
+    """Add the options that select the configurations of `kartrl train`."""
+    add_config(parser, several=True)
+    parser.add_argument(
+        "--init",
+        dest="set",
+        action="append",
+        type=setting("run.init"),
+        metavar="RUN",
+        help=f"start a new run from the weights of {POLICY}",
+    )
+    parser.add_argument(
+        "--with-optimizer",
+        dest="set",
+        action="append_const",
+        const="run.init_optimizer=true",
+        help="with --init: start from its optimizer's state too",
+    )
+    parser.add_argument(
+        "--ray",
+        dest="set",
+        action="append",
+        type=setting("cluster.ray"),
+        metavar="ADDRESS",
+        help="run the agents on this Ray cluster; auto: the one this machine belongs to, else this machine alone",
+    )
+    parser.add_argument(
+        "--nodes",
+        dest="set",
+        action="append",
+        type=setting("cluster.nodes"),
+        metavar="N",
+        help="with --ray: at most this many nodes of agents, instead of one per machine",
+    )
 
 
 def config_files(options: argparse.Namespace) -> list[str]:

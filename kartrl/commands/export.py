@@ -17,7 +17,7 @@ from rich.console import Console
 
 from kartrl import __version__
 from kartrl.commands.evaluate import evaluate
-from kartrl.commands.shared.arguments import FILM_STEPS, POLICY, Parser, add_levels
+from kartrl.commands.shared.arguments import FILM_STEPS, Parser, add_levels
 from kartrl.commands.shared.policy import Driving
 from kartrl.config import Config, Run, dump, read, settings
 from kartrl.config.chosen import unchosen
@@ -31,7 +31,7 @@ from kartrl.hardware.machine import describe_machine
 from kartrl.kart.game_files import BUNDLED, build_id, game_folder
 from kartrl.kart.world import KartWorld
 from kartrl.metrics.tables import say
-from kartrl.options import whole_number
+from kartrl.options import POLICY, whole_number
 
 if TYPE_CHECKING:
     from kartrl.learning.checkpoint import Checkpoint

@@ -6,11 +6,11 @@ import subprocess
 
 from rich.console import Console
 
-from kartrl.commands.shared.arguments import POLICY, Parser
+from kartrl.commands.shared.arguments import Parser
 from kartrl.config import read
 from kartrl.errors import RunFailed, UserError
 from kartrl.launch import config_options, follow_starter, start_training
-from kartrl.options import add_config, config_files, setting
+from kartrl.options import add_training, config_files
 from kartrl.processes.end_request import end_at_once
 from kartrl.processes.output import outlast_readers
 from kartrl.run import training as run_training
@@ -27,7 +27,7 @@ def add_arguments(parser: Parser) -> None:
         "train --init cartpole-2 --env CartPole-v1 --seed 3",
         "train --ray 192.168.1.10:6379",
     )
-    add_config(parser, several=True)
+    add_training(parser)
     parser.add_argument(
         "--parallel", action="store_true", help="with several -c: run them all at once, not one after another"
     )
@@ -44,37 +44,6 @@ def add_arguments(parser: Parser) -> None:
         metavar="RUN",
         help="continue this run (its folder, or its name in logs) or the newest one, with its weights, optimizer, "
         "counters and random generators; for its schedules see run.schedules",
-    )
-    parser.add_argument(
-        "--init",
-        dest="set",
-        action="append",
-        type=setting("run.init"),
-        metavar="RUN",
-        help=f"start a new run from the weights of {POLICY}",
-    )
-    parser.add_argument(
-        "--with-optimizer",
-        dest="set",
-        action="append_const",
-        const="run.init_optimizer=true",
-        help="with --init: start from its optimizer's state too",
-    )
-    parser.add_argument(
-        "--ray",
-        dest="set",
-        action="append",
-        type=setting("cluster.ray"),
-        metavar="ADDRESS",
-        help="run the agents on this Ray cluster; auto: the one this machine belongs to, else this machine alone",
-    )
-    parser.add_argument(
-        "--nodes",
-        dest="set",
-        action="append",
-        type=setting("cluster.nodes"),
-        metavar="N",
-        help="with --ray: at most this many nodes of agents, instead of one per machine",
     )
 
 

@@ -23,9 +23,10 @@ from kartrl.config.explanation import changes
 from kartrl.errors import UserError
 from kartrl.files import check_replaceable, explained, safe_name, write_whole
 from kartrl.launch import config_options
-from kartrl.options import add_config, config_files
+from kartrl.options import add_training, config_files
 
 OWN = ("run.logs", "run.name", "run.seed")  # keys that say where a run is, and which of several it is
+INIT = "run.init"
 MACHINES = "machines.json"  # beside the records: letter -> machine
 KEPT = 5  # of so many points of a curve, one
 COMMIT = re.compile(r"commit (\w+(?:, with changes)?)")
@@ -142,6 +143,8 @@ def changes_since(record: Mapping[str, Any]) -> list[str]:
         return [str(error)]
     before = record["config"]
     both = {key: (value, now[key]) for key, value in before.items() if key in now}
+    if "none" not in both.get(INIT, ("none",)):
+        del both[INIT]  # a name in the command is a file in the run's configuration
     uses = {key for key in (*before, *now) if key.startswith("levels.")}  # without those that are not used
     both |= {key: (before.get(key, "none"), now.get(key, "none")) for key in uses}
     return [
@@ -185,7 +188,7 @@ def _given(command: str) -> tuple[list[str], list[str]]:
         UserError: there are none such.
     """
     parser = argparse.ArgumentParser(exit_on_error=False, add_help=False)
-    add_config(parser, several=True)
+    add_training(parser)
     try:
         options, _ = parser.parse_known_args(shlex.split(command))
     except (ValueError, argparse.ArgumentError) as error:

@@ -66,6 +66,18 @@ def test_resumed_run_is_recorded_with_its_first_command() -> None:
     assert record["command"] == "kartrl train -c cartpole --set appo.epochs=3"
 
 
+def test_every_option_that_sets_a_value_is_recorded() -> None:
+    own = ["run.init=logs/base/best.pt", "run.init_optimizer=true", "cluster.ray=auto", "cluster.nodes=2"]
+    make("pole", own, command=f"{COMMAND.format(seed=1)} --init base --with-optimizer --ray=auto --nodes 2")
+    assert main(["compare", "pole", "--record"]) == 0
+    record = json.loads(Path("results/CartPole-v1-appo.json").read_text())
+    set_too = "--set run.init=base --set run.init_optimizer=true --set cluster.ray=auto --set cluster.nodes=2"
+    assert record["command"] == f"kartrl train -c cartpole --set appo.epochs=3 {set_too}"
+    assert changes_since(record) == []
+    record["command"] = record["command"].replace("--set run.init=base --set run.init_optimizer=true ", "")
+    assert "run.init was logs/base/best.pt, is none" in changes_since(record)
+
+
 def test_record_is_replaced_only_with_force(capsys: pytest.CaptureFixture[str]) -> None:
     make("pole")
     assert main(["compare", "pole", "--record", "mine"]) == 0

@@ -2,11 +2,11 @@
 
 import argparse
 
-from kartrl.commands.shared.arguments import POLICY, Parser, add_driving, add_levels, policy
+from kartrl.commands.shared.arguments import Parser, add_driving, add_levels, policy
 from kartrl.commands.shared.results import add_formats
 from kartrl.errors import UserError
 from kartrl.files import user_path
-from kartrl.options import positive, whole_number
+from kartrl.options import POLICY, positive, whole_number
 
 SECONDS = 600  # of a race
 

@@ -10,12 +10,11 @@ from typing import Any, NoReturn
 
 from kartrl.errors import UserError
 from kartrl.files import user_path
-from kartrl.options import positive
+from kartrl.options import POLICY, positive
 
 Command = Callable[[argparse.Namespace], int]  # returns the exit status
 EXIT_STATUS = 2  # for bad input
 FILM_STEPS = 9000  # agent steps of an episode that is filmed: ten minutes of a kart or an Atari game
-POLICY = "a run's name or folder (its best checkpoint), a checkpoint file, an exported folder, or hf://USER/NAME"
 
 
 class Parser(argparse.ArgumentParser):

@@ -4,11 +4,11 @@ import argparse
 
 from rich.console import Console
 
-from kartrl.commands.shared.arguments import POLICY, Parser, add_driving, add_levels, add_max_steps, add_world, policy
+from kartrl.commands.shared.arguments import Parser, add_driving, add_levels, add_max_steps, add_world, policy
 from kartrl.commands.shared.policy import Driving
 from kartrl.errors import UserError
 from kartrl.files import user_path
-from kartrl.options import positive
+from kartrl.options import POLICY, positive
 
 PORT, LARGEST_PORT = 6007, 65_535  # TensorBoard has 6006
 
