@@ -212,10 +212,9 @@ def _recorded(cell: Cell) -> Path:
 
 
 def _check(cell: Cell) -> None:
-    """Refuse an existing run of the same name with another configuration."""
+    """Refuse an existing run of the same name with another configuration; a run that never began has no folder."""
     file = _recorded(cell)
-    begun = read([str(file)]) if file.exists() else None
-    if begun != cell.config and (begun is not None or cell.folder.exists()):
+    if cell.folder.exists() and not (file.exists() and read([str(file)]) == cell.config):
         raise UserError(
             f"{cell.folder}: was started with another configuration; remove it and {file}, or choose another folder "
             "for the experiment"

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from kartrl.cli import main
 from kartrl.commands.compare import Question, compare_experiment
-from kartrl.comparison.experiment import read_experiment
+from kartrl.comparison.experiment import read_experiment, record
 from kartrl.comparison.runs import RETURN
 from kartrl.config import dump, read
 from kartrl.errors import UserError
@@ -104,6 +104,21 @@ def test_later_parts_of_an_experiment_count(tmp_path):
     )
     _, (cell,) = read_experiment(file, "algorithm")
     assert cell.config.appo.epochs == 3
+
+
+def test_corrected_experiment_is_refused_only_for_begun_runs(tmp_path):
+    file = tmp_path / "e.toml"
+    text = f'seeds = [1, 2]\nfolder = "{tmp_path}/runs"\ncommon = ["cartpole"]\n[algorithms]\n'
+    for epochs in (1, 2):
+        file.write_text(f'{text}appo = ["appo.epochs={epochs}"]\n')
+        written = [record(cell) for cell in read_experiment(file, "algorithm")[1]]
+        assert [read([path]).appo.epochs for path in written] == [epochs] * 2
+    (tmp_path / "runs" / "appo__2").mkdir()  # this one has begun
+    file.write_text(f'{text}appo = ["appo.epochs=3"]\n')
+    first, second = read_experiment(file, "algorithm")[1]
+    record(first)
+    with pytest.raises(UserError, match="appo__2: was started with another configuration"):
+        record(second)
 
 
 def test_an_episodes_metric_is_reached_by_a_mean_of_100(tmp_path):
