@@ -2,6 +2,7 @@
 
 import base64
 import io
+import re
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -81,22 +82,25 @@ def _curves(runs: Runs) -> list[Markup]:
     panels += [by_steps for evaluated in runs.evaluations for by_steps, _ in curve_panels(evaluated)]
     legend = runs.comparison.by if several else None
     return [
-        Markup(as_svg(panel, number, legend if number == 0 else None))  # Matplotlib escapes its texts
+        Markup(_without_home(as_svg(panel, number, legend if number == 0 else None)))  # Matplotlib escapes its texts
         for number, panel in enumerate(panels)
     ]
 
 
 def _without_home(value: Any) -> Any:
+    """A text with paths in the user's home folder shortened; Markup is as it is to be: data, or made of such texts."""
     home = str(Path.home())
-    return value.replace(home, "~") if isinstance(value, str) and len(home) > 1 else value
+    if not isinstance(value, str) or isinstance(value, Markup) or len(home) < 2:
+        return value
+    return re.sub(rf"(?<![\w.-]){re.escape(home)}(?!\.?[\w-])", "~", value)  # no part of another folder's name
 
 
-def _webp(image: np.ndarray) -> str:
+def _webp(image: np.ndarray) -> Markup:
     """An image, uint8 [H, W, 3], as a data URI."""
     file = io.BytesIO()
     Image.fromarray(image).save(file, "WEBP", quality=QUALITY, method=4)
     return _uri("image/webp", file.getvalue())
 
 
-def _uri(kind: str, data: bytes) -> str:
-    return f"data:{kind};base64,{base64.b64encode(data).decode()}"
+def _uri(kind: str, data: bytes) -> Markup:
+    return Markup(f"data:{kind};base64,{base64.b64encode(data).decode()}")

@@ -279,6 +279,18 @@ def test_what_makes_a_page_too_large_is_left_out() -> None:
     assert b"a note" in page
 
 
+def test_home_folder_is_shortened_in_texts_and_nowhere_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/root")
+    key, film, image = "environment.kwargs.path", base64.b64decode("AAAA/rootAAA"), np.zeros((4, 4, 3), np.uint8)
+    folders = [write_run(Path("logs", name), f"{key}=/root/{name}", *CARTPOLE, returns=[1.0] * 9) for name in "ab"]
+    shown = Shown([Film("film", film, film, image)], [], [], ["/root/a, /rooter/a, /data/root/a, file:///root."])
+    page = make_page(read_runs(folders, "episodic_return", key), shown).decode()
+    assert page.count("base64,AAAA/rootAAA") == 2
+    assert "~/a, /rooter/a, /data/root/a, file://~." in page
+    assert "'~/b' (1)</text>" in page, "in a curve's legend"
+    assert "/root/b" not in page
+
+
 def test_films_of_many_groups_stay_small(browser: Browser) -> None:
     for number in range(5):
         run_of(f"pole-{number}", f"optimizer.learning_rate=0.00{number + 1}")
