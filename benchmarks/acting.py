@@ -25,7 +25,6 @@ import onnx
 import onnxruntime
 import torch
 from gymnasium.spaces import Discrete
-from rich.console import Console
 
 from kartrl.acting import recording
 from kartrl.acting.program import Runner, draw
@@ -36,6 +35,7 @@ from kartrl.envs.observation_spec import plain
 from kartrl.envs.spec import ActionSpec
 from kartrl.envs.worlds import load_world
 from kartrl.hardware.machine import keep_freed_memory
+from kartrl.metrics.tables import make_console
 from kartrl.models import VALUE, ActorCritic, for_inference
 
 ROUNDS = 40
@@ -129,7 +129,7 @@ def main(names: list[str]) -> None:
     torch.set_num_threads(1)
     keep_freed_memory()
     recording.MOST_PRODUCTS = 1 << 40
-    config = load_world(read()).prepare(Console())
+    config = load_world(read()).prepare(make_console())
     group, random = make_group(config, 4), np.random.default_rng(0)
     group.reset(1)
     print("network, observations: us by itself, between emulators")

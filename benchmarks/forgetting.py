@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from kartrl.comparison.statistics import mean_band
@@ -32,6 +31,7 @@ from kartrl.kart.generalisation.driving import GAME, measure
 from kartrl.kart.generalisation.results import circuit_measures
 from kartrl.kart.selection import circuits_of
 from kartrl.launch import config_options
+from kartrl.metrics.tables import make_console
 
 CLEAR = ("clear.policy_cost=0.01", "clear.value_cost=0.005")
 METHODS = {
@@ -162,7 +162,7 @@ def main() -> int:
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="for all runs")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # also ends the current training run
-    grounds = {ground: circuits_of(GROUNDS[ground], GAME, Console()) for ground in (FIRST, options.second)}
+    grounds = {ground: circuits_of(GROUNDS[ground], GAME, make_console()) for ground in (FIRST, options.second)}
     about = {name: getattr(options, name) for name in ("second", "steps", "episodes", "config", "set")}
     options.folder.mkdir(parents=True, exist_ok=True)
     settings = options.folder / "settings.json"

@@ -11,11 +11,11 @@ import threading
 from collections.abc import Iterator
 
 import psutil
-from rich.console import Console
 from rich.progress import Progress
 
 from kartrl.launch import config_options
 from kartrl.measuring.windows import train_window
+from kartrl.metrics.tables import make_console
 from kartrl.options import add_config, config_files
 
 
@@ -49,7 +49,7 @@ def parse(description: str | None) -> argparse.Namespace:
 
 
 def main() -> None:
-    options, console = parse(__doc__), Console()
+    options, console = parse(__doc__), make_console()
     arguments = config_options(config_files(options), options.set)
     ratios = []
     for _ in range(options.rounds):

@@ -13,7 +13,6 @@ import tempfile
 from pathlib import Path
 from statistics import median
 
-from rich.console import Console
 from rich.progress import Progress
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -22,6 +21,7 @@ from kartrl.kart.generalisation.driving import GAME, measure, reference_laps
 from kartrl.kart.generalisation.results import circuit_measures
 from kartrl.kart.levels import circuit_name
 from kartrl.kart.selection import circuits_of
+from kartrl.metrics.tables import make_console
 from kartrl.options import positive
 from kartrl.run.folders import find_checkpoint
 
@@ -34,7 +34,7 @@ def main() -> int:
     )
     parser.add_argument("--episodes", type=positive, default=3, help="races per circuit (default 3)")
     options = parser.parse_args()
-    console = Console()
+    console = make_console()
     try:
         paths = [find_checkpoint(policy) for policy in options.policies]
         circuits = circuits_of(options.circuits or ["*"], GAME, console)

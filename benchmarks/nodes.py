@@ -12,11 +12,11 @@ import threading
 
 import psutil
 from kills import kill_periodically, parse
-from rich.console import Console
 from rich.progress import Progress
 
 from kartrl.launch import config_options
 from kartrl.measuring.windows import train_window
+from kartrl.metrics.tables import make_console
 from kartrl.options import config_files
 
 ONE, TWO = ["cluster.ray=auto"], ["cluster.ray=auto", "cluster.nodes=2"]
@@ -25,7 +25,7 @@ ARMS = {"plain": ([], False), "one node": (ONE, False), "two nodes": (TWO, False
 
 def main() -> None:
     options = parse(__doc__)
-    console, files = Console(), config_files(options)
+    console, files = make_console(), config_files(options)
     rates: dict[str, list[float]] = {arm: [] for arm in ARMS}
     for number in range(options.rounds):
         for arm, (overrides, killed) in list(ARMS.items())[:: 1 if number % 2 == 0 else -1]:

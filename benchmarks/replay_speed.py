@@ -14,7 +14,6 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from rich.console import Console
 from rich.progress import Progress
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -25,6 +24,7 @@ from kartrl.hardware.machine import cores
 from kartrl.launch import config_options
 from kartrl.measuring.parts import PART_SECONDS, Parts, measure_parts, replayed_steps
 from kartrl.measuring.windows import Window, train_window
+from kartrl.metrics.tables import make_console
 from kartrl.sizing.inspection import inspect_env
 from kartrl.sizing.resolve import resolve
 
@@ -85,7 +85,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here")
     options = parser.parse_args()
     measured: dict[str, list[Measurement]] = {method: [] for method in options.methods}
-    with Progress(console=Console(stderr=True), transient=True) as progress:
+    with Progress(console=make_console(stderr=True), transient=True) as progress:
         for _ in range(options.repeat):
             for method, measurements in measured.items():
                 overrides = [*options.set, *settings_of(method)]

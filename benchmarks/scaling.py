@@ -9,12 +9,12 @@ import argparse
 from pathlib import Path
 
 import matplotlib.pyplot as plt
-from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from kartrl.config import read
 from kartrl.launch import config_options
 from kartrl.measuring.windows import Window, train_window
+from kartrl.metrics.tables import make_console
 from kartrl.options import add_config, config_files
 
 NUMBERS = (1, 2, 4, 8, 16, 32)
@@ -49,7 +49,7 @@ def main() -> None:
     parser.add_argument("--warm", type=float, default=8)
     parser.add_argument("-o", "--output", type=Path, default=Path("scaling.png"), metavar="FILE.png")
     options = parser.parse_args()
-    console = Console()
+    console = make_console()
     files = config_files(options)
     points: list[tuple[int, Window]] = []
     for number in NUMBERS:
@@ -57,7 +57,11 @@ def main() -> None:
         overrides = [*options.set, *sizes_of(number), "evaluation.minutes=0"]
         arguments = config_options(files, overrides)
         with Progress(
-            SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=console, transient=True
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False),
+            TimeElapsedColumn(),
+            console=console,
+            transient=True,
         ) as progress:
             window = train_window(arguments, options.seconds, options.warm, progress)
         points.append((number, window))

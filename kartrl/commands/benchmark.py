@@ -2,10 +2,9 @@
 
 import argparse
 
-from rich.console import Console
-
 from kartrl.commands.shared.arguments import Parser, several
 from kartrl.files import user_path
+from kartrl.metrics.tables import make_console
 from kartrl.options import positive
 
 
@@ -42,4 +41,4 @@ def run(options: argparse.Namespace) -> int:
 
     sizes = options.seeds, options.steps, options.episodes
     plan = generalisation.make_plan(options.output, options.quick, options.splits, sizes, options.set)
-    return generalisation.benchmark(plan, Console())
+    return generalisation.benchmark(plan, make_console())

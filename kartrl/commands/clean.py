@@ -5,13 +5,12 @@ import sys
 from pathlib import Path
 
 from rich.box import HEAVY_HEAD
-from rich.console import Console
 
 from kartrl.commands.shared.arguments import Parser
 from kartrl.config import read
 from kartrl.errors import UserError
 from kartrl.files import explained
-from kartrl.metrics.tables import Line, fitted, say
+from kartrl.metrics.tables import Line, fitted, make_console, say
 from kartrl.options import add_config, config_files
 
 OTHERS = "best.pt and the last checkpoint stay, and so does a run that is training"
@@ -30,7 +29,7 @@ def run(options: argparse.Namespace) -> int:
     from kartrl.run.places import runs_in
     from kartrl.run.run_folder import RunFolder, is_training, left_behind
 
-    console, logs = Console(), read(config_files(options), options.set).run.logs_folder
+    console, logs = make_console(), read(config_files(options), options.set).run.logs_folder
     folders = [find_run(name, logs) for name in options.runs] or runs_in(logs)
     found = {folder: files for folder in folders if not is_training(folder) and (files := left_behind(folder))}
     if not found:

@@ -30,7 +30,7 @@ from kartrl.files import check_folder, check_replaceable, explained, output_file
 from kartrl.hardware.machine import describe_machine
 from kartrl.kart.game_files import BUNDLED, build_id, game_folder
 from kartrl.kart.world import KartWorld
-from kartrl.metrics.tables import say
+from kartrl.metrics.tables import make_console, say
 from kartrl.options import POLICY, whole_number
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
     path = find_checkpoint(options.checkpoint, "export")
     if not options.onnx and _is_folder(options.output):
         choices = options.half, options.state, options.episodes, options.license or MIT
-        export_folder(path, options.output, *choices, options.force, Console())
+        export_folder(path, options.output, *choices, options.force, make_console())
         return 0
     if options.license is not None:
         raise UserError(f"--license {options.license}: is for a folder, as in -o my-policy; leave it out")
@@ -91,9 +91,9 @@ def run(options: argparse.Namespace) -> int:
     if options.onnx:
         if options.half:
             raise UserError("--onnx: the file has single precision; leave out --half")
-        export_onnx(path, output, options.state, Console())
+        export_onnx(path, output, options.state, make_console())
         return 0
-    export(path, output, options.half, options.state, options.episodes, Console())
+    export(path, output, options.half, options.state, options.episodes, make_console())
     return 0
 
 
@@ -221,7 +221,7 @@ def _film(work: Path, levels: Sequence[str], console: Console) -> None:
     from kartrl.commands.record import record
     from kartrl.run.policies import WEIGHTS
 
-    quiet = Console(quiet=True)
+    quiet = make_console(quiet=True)
     try:
         with Driving(levels).opened(work / WEIGHTS, quiet) as driver:
             driving = Driving(driver.levels[:1], max_steps=FILM_STEPS)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.box import HEAVY_HEAD
-from rich.console import Console
 
 from kartrl.commands.shared.arguments import Parser
 from kartrl.commands.shared.policy import SHIPPED
@@ -19,7 +18,7 @@ from kartrl.config.worlds import WORLDS
 from kartrl.errors import UserError
 from kartrl.files import read_text
 from kartrl.metrics import scalars_csv
-from kartrl.metrics.tables import Line, fitted, say
+from kartrl.metrics.tables import Line, fitted, make_console, say
 from kartrl.options import add_config, config_files
 
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ def add_arguments(parser: Parser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the list; returns the exit status."""
-    console, config = Console(), read(config_files(options), options.set)
+    console, config = make_console(), read(config_files(options), options.set)
     logs = config.run.logs_folder
     rows = [
         row for row in KINDS[options.what](config) if fnmatch.fnmatchcase(str(next(iter(row.values()))), options.glob)

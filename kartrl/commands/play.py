@@ -17,6 +17,7 @@ from kartrl.errors import UserError
 from kartrl.files import check_folder, user_path
 from kartrl.kart import KART
 from kartrl.kart.settings import sections_of
+from kartrl.metrics.tables import make_console
 from kartrl.options import whole_number
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ def run(options: argparse.Namespace) -> int:
     chosen = Options(
         circuits=tuple(options.state),
         game=options.game,
-        checkpoint=find_rival(options, Console(file=said)),
+        checkpoint=find_rival(options, make_console(file=said)),
         greedy=options.greedy,
         device=options.device,
         ghost=options.ghost,

@@ -20,7 +20,7 @@ from kartrl.commands.shared.progress import Progress
 from kartrl.envs.episode import Drive
 from kartrl.envs.worlds import CONSOLE_FPS
 from kartrl.files import ANOTHER, explained, output_file, safe_name, unused_file, user_path
-from kartrl.metrics.tables import Line, fitted, say
+from kartrl.metrics.tables import Line, fitted, make_console, say
 from kartrl.metrics.video import Mp4Writer, png
 from kartrl.options import positive
 
@@ -50,7 +50,7 @@ def add_arguments(parser: Parser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Record; returns the exit status."""
-    console = Console()
+    console = make_console()
     (name,) = policies_of(options)
     path = find_policy(name, bool(options.state), console)
     record(path, Driving.of(options), options.output, options.episodes, console)

@@ -13,7 +13,7 @@ from kartrl.commands.shared.arguments import Parser, add_levels, add_max_steps
 from kartrl.commands.shared.progress import Progress
 from kartrl.errors import UserError
 from kartrl.files import check_folder, check_replaceable, explained, output_file, safe_name, user_path, write_whole
-from kartrl.metrics.tables import say
+from kartrl.metrics.tables import make_console, say
 from kartrl.options import whole_number
 
 
@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
     from kartrl.report.runs import read_runs
     from kartrl.run.folders import find_runs
 
-    console = Console()
+    console = make_console()
     named = [folder for name in options.runs for folder in find_runs(name)]
     folders = [*{folder.resolve(): folder for folder in named}.values()] or [_newest(console)]
     name = safe_name(folders[0].resolve().name) if len(folders) == 1 else "report"

@@ -10,6 +10,7 @@ from kartrl.commands.shared.arguments import Parser
 from kartrl.config import read
 from kartrl.errors import RunFailed, UserError
 from kartrl.launch import config_options, follow_starter, start_training
+from kartrl.metrics.tables import make_console
 from kartrl.options import add_training, config_files
 from kartrl.processes.end_request import end_at_once
 from kartrl.processes.output import outlast_readers
@@ -56,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
         return train_each(options.config, options.set, options.parallel, options.plain)
     if options.parallel:
         raise UserError("--parallel needs several runs, each with its own -c: -c A -c B (in -c A B, B overrides A)")
-    return train(config_files(options), options.set, options.resume, Console(), options.plain)
+    return train(config_files(options), options.set, options.resume, make_console(), options.plain)
 
 
 def train(files: list[str], overrides: list[str], resume: str | None, console: Console, plain: bool = False) -> int:

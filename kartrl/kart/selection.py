@@ -127,10 +127,15 @@ class _Building:
 
     def __init__(self, game: str, console: Console | None) -> None:
         self._game, self._console = game, console
-        columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
+        columns = (
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.description}", markup=False),
+        )
         hidden = console is None or not console.is_terminal
         self._progress = Progress(
-            TextColumn("preparing circuits"), *columns, console=console, transient=True, disable=hidden
+            TextColumn("preparing circuits", markup=False), *columns, console=console, transient=True, disable=hidden
         )
 
     def __enter__(self) -> "_Building":

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from rich.console import Console
 
 from kartrl.config import Config, dump
 from kartrl.envs.episode import Episode
 from kartrl.errors import UserError
 from kartrl.library.configuration import checked_config, settings_of
 from kartrl.library.policy import Policy, load_policy
+from kartrl.metrics.tables import make_console
 from kartrl.processes.child import is_ours
 from kartrl.processes.end_request import handlers_kept
 from kartrl.run import training
@@ -80,7 +80,7 @@ def train(
         if callback is not None and not callable(callback):
             raise UserError(f"train: {name} must be a function (got {str(callback)[:80]!r})")
     callbacks = Callbacks(on_update, on_episode, on_evaluation)
-    console = Console(quiet=not progress)
+    console = make_console(quiet=not progress)
     run = None if resume is None else str(resume)
     with handlers_kept(), _settings_kept():
         try:

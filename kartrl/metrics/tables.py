@@ -1,12 +1,17 @@
 """Lines and tables in the terminal; a table is made to fit, and keeps all of its names."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rich.box import Box
 from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
+
+
+def make_console(**options: Any) -> Console:
+    """Where kartrl prints; nothing in a name, such as mine:Snake or [a], is an emoji or markup. `options`: rich's."""
+    return Console(emoji=False, markup=False, **options)
 
 
 def say(console: Console, text: object, style: str = "") -> None:

@@ -160,7 +160,7 @@ class Display:
             hints = [Text(f"Hint: {hint}", style="yellow") for hint in self.hints.shown.values()]
             table = [self._table()] if self._tallies else []
             group = Group(self._head(self._status), *hints, *table)
-            self._live.update(Panel(group, title=self._name, border_style="cyan"))
+            self._live.update(Panel(group, title=Text(self._name), border_style="cyan"))
 
     def recount(self, counters: Counters) -> None:
         """Count what came after the newest status."""

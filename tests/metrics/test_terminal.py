@@ -4,8 +4,10 @@ import io
 import re
 
 import pytest
+from commands import ROOT
 from rich.console import Console
 
+from kartrl.commands.shared.progress import Progress
 from kartrl.config import Config, read
 from kartrl.envs.episode import Episode
 from kartrl.envs.worlds import GymnasiumWorld, load_world
@@ -14,6 +16,7 @@ from kartrl.kart.race_world import Race
 from kartrl.kart.world import KartWorld
 from kartrl.learning.counters import Counters
 from kartrl.metrics.records import EpisodeRecord
+from kartrl.metrics.tables import Line, fitted, make_console
 from kartrl.metrics.terminal import Display, Status
 
 STATUS = Status(Counters(50_000, 600, 120, 30.0), 0.5, 30.0, 1500.0, 9.0, 4.0, 1.5, 2)
@@ -98,6 +101,37 @@ def test_without_circuits():
     records = [EpisodeRecord(0, Episode(length, value, True), False) for length, value in ((10, 3.0), (20, 4.0))]
     lines = shown(records, world=GymnasiumWorld(Config()))
     assert any(re.search(r"episodes +3\.50 +15\.00", line) for line in lines)
+
+
+def test_names_are_neither_emoji_nor_markup(capsys):
+    name = "mine:Snake: [red]a[/red]"
+    console = make_console(force_terminal=True, color_system=None, width=100)
+    world = GymnasiumWorld(Config())
+    with Display(console, name, world) as display:
+        display.say(name)
+        display.add(EpisodeRecord(0, Episode(10, 3.0, True, name, "train"), False))
+        display.show(STATUS, final=True)
+    with Progress(console, None) as progress:
+        progress.tell(name)
+    console.print(fitted(name, [name], [[Line(name, [name])]], 100, None))
+    lines = [line for line in capsys.readouterr().out.splitlines() if "Snake" in line or "\N{SNAKE}" in line]
+    assert len(lines) >= 5, "a line, a panel's title, its table, a bar, and a table's heading and row"
+    assert all(name in line for line in lines), lines
+
+
+def test_every_console_is_made_by_the_function_for_it():
+    """What it prints would have emoji in place of parts of ids, as would the description of a progress bar."""
+    made = re.compile(r"\b(?:Console|Terminal)\(|TextColumn\((?!.*markup=False)|\bPanel\((?!.*title=Text)")
+    files = [file for folder in ("kartrl", "benchmarks") for file in (ROOT / folder).rglob("*.py")]
+    texts = {file.relative_to(ROOT): file.read_text(encoding="utf-8") for file in files}
+    users = {file: text for file, text in texts.items() if re.search(r"^ *(?:from|import) rich", text, re.MULTILINE)}
+    found = {
+        f"{file}: {line.strip()}" for file, text in users.items() for line in text.splitlines() if made.search(line)
+    }
+    assert found == {
+        "kartrl/metrics/tables.py: return Console(emoji=False, markup=False, **options)",
+        "benchmarks/terminal_picture.py: console = Console(record=True, width=COLUMNS, file=nowhere)",
+    }, "the second one prints a picture"
 
 
 @pytest.mark.parametrize("terminal", [True, False])

@@ -56,7 +56,11 @@ def bench(files: list[str], overrides: list[str], settings: Settings, console: C
     nodes: list[float] = []
     peers: list[float] = []
     with Progress(
-        SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=console, transient=True
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
     ) as progress:
         task = progress.add_task("environment, network and messages, each alone", total=None)
         parts = measure_parts(config, spec, sizes, min(PART_SECONDS, settings.seconds / 10))

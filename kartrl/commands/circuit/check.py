@@ -4,8 +4,6 @@ import argparse
 from contextlib import closing
 from pathlib import Path
 
-from rich.console import Console as Terminal
-
 from kartrl.commands.circuit.named import GAME, circuits_of, has_emulator, in_seconds
 from kartrl.config.wording import nearest
 from kartrl.errors import UserError
@@ -17,12 +15,12 @@ from kartrl.kart.circuits.ground import compile_block
 from kartrl.kart.circuits.line import line_of
 from kartrl.kart.circuits.states import start_state
 from kartrl.kart.console import KartConsole
-from kartrl.metrics.tables import say
+from kartrl.metrics.tables import make_console, say
 
 
 def run(options: argparse.Namespace) -> int:
     """Print the faults of circuits, or the lap times of the scripted driver; returns the exit status."""
-    terminal, wrong = Terminal(), 0
+    terminal, wrong = make_console(), 0
     files = {named: _described(named) for named in circuits_of(options)}
     for named, file in files.items():
         faults, praise = _examine(file, options.drive)

@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from rich.console import Console as Terminal
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -27,6 +26,7 @@ from kartrl.kart.circuits.driver import time_laps
 from kartrl.kart.console import KartConsole
 from kartrl.kart.game import TICKS_PER_SECOND, VIEW_ROWS
 from kartrl.kart.progress import LapTimes
+from kartrl.metrics.tables import make_console
 from kartrl.metrics.video import Mp4Writer, contact_sheet, gif
 
 GIF_SECONDS, GIF_TICKS = (1, 8), 5
@@ -46,8 +46,8 @@ def run(options: argparse.Namespace) -> int:
     if kind != ".mp4" and mimetypes.guess_type(f"x{kind}")[0]:
         raise UserError(f"-o {output}: the file name must end in .mp4 or .gif; or name a folder")
     table, films = Table("circuit", "laps", "seconds"), []
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
-    terminal = Terminal(stderr=True)
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    terminal = make_console(stderr=True)
     with Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as progress:
         for name in names:
             state = _state_of(name)
@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
             progress.update(task, completed=options.laps)
             laps = min(options.laps, LAPS - times.before)
             table.add_row(short, f"{len(times.seconds)} of {laps}", in_seconds(times.seconds))
-    Terminal().print(table)
+    make_console().print(table)
     for film in films:
         print(film)
     return 0

@@ -5,7 +5,6 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from rich.console import Console
 from rich.progress import track
 
 from kartrl.errors import UserError
@@ -13,6 +12,7 @@ from kartrl.files import explained, unused_file
 from kartrl.kart.circuits import library
 from kartrl.kart.circuits.format import OWN, title_of
 from kartrl.kart.game_files import BUNDLED, GAMES, circuits, core_file
+from kartrl.metrics.tables import make_console
 
 GAME = GAMES / BUNDLED
 
@@ -68,5 +68,5 @@ def save_new(wanted: Path, data: bytes) -> Path:
 
 def with_progress(items: Iterable[str], title: str, total: int) -> Iterable[str]:
     """The items, with a progress bar in a terminal."""
-    terminal = Console(stderr=True)
+    terminal = make_console(stderr=True)
     return track(items, title, total, console=terminal, transient=True, disable=not terminal.is_terminal)

@@ -18,7 +18,7 @@ class Progress:
     def __init__(self, console: Console, total: int | None) -> None:
         columns = (
             rich.progress.SpinnerColumn(),
-            rich.progress.TextColumn("{task.description}"),
+            rich.progress.TextColumn("{task.description}", markup=False),
             rich.progress.BarColumn(),
             rich.progress.MofNCompleteColumn(),
             rich.progress.TimeElapsedColumn(),

@@ -13,6 +13,7 @@ from kartrl.comparison.statistics import mean_interval
 from kartrl.envs.episode import Result
 from kartrl.envs.world import World
 from kartrl.files import json_text
+from kartrl.metrics.tables import make_console
 
 
 def add_formats(parser: argparse.ArgumentParser, rows: str) -> None:
@@ -28,7 +29,7 @@ def add_formats(parser: argparse.ArgumentParser, rows: str) -> None:
 
 def console_for(options: argparse.Namespace) -> Console:
     """Where a command with `add_formats` prints what is for people."""
-    return Console(stderr=options.json or options.csv)
+    return make_console(stderr=options.json or options.csv)
 
 
 def print_results(options: argparse.Namespace, rows: Iterable[Mapping[str, Any]], **fields: Any) -> None:

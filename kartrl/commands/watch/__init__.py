@@ -2,12 +2,11 @@
 
 import argparse
 
-from rich.console import Console
-
 from kartrl.commands.shared.arguments import Parser, add_driving, add_levels, add_max_steps, add_world, policy
 from kartrl.commands.shared.policy import Driving
 from kartrl.errors import UserError
 from kartrl.files import user_path
+from kartrl.metrics.tables import make_console
 from kartrl.options import POLICY, positive
 
 PORT, LARGEST_PORT = 6007, 65_535  # TensorBoard has 6006
@@ -60,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
             raise UserError(
                 f"--training waits for a run that is not named; leave out {names[0]}, which is followed too"
             )
-        page(names, Driving.of(options), options.host, options.port, options.seconds, Console(), options.training)
+        page(names, Driving.of(options), options.host, options.port, options.seconds, make_console(), options.training)
         return 0
     if options.training:
         raise UserError("--training is for the page: add --web")
@@ -68,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
         raise UserError(f"{names[1]}: only --web shows several policies; name one")
     from kartrl.commands.watch.showing import watch  # loads torch
 
-    watch(names[0] if names else None, Driving.of(options), options.output, options.seconds, Console())
+    watch(names[0] if names else None, Driving.of(options), options.output, options.seconds, make_console())
     return 0
 
 

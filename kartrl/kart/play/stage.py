@@ -5,8 +5,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from rich.console import Console as Terminal
-
 from kartrl.console.movie import Movie, read_movie
 from kartrl.errors import UserError
 from kartrl.files import ANOTHER, explained, unused_file
@@ -21,6 +19,7 @@ from kartrl.kart.play.session import Session
 from kartrl.kart.progress import Course
 from kartrl.kart.selection import circuits_of
 from kartrl.kart.settings import sections_of
+from kartrl.metrics.tables import make_console
 
 if TYPE_CHECKING:
     from kartrl.driving.driver import Driver
@@ -52,7 +51,7 @@ class Stage:
     def __init__(self, options: Options) -> None:
         self._options = options
         self.folder = game_folder(options.game)
-        self._named = circuits_of(options.circuits, options.game, Terminal())
+        self._named = circuits_of(options.circuits, options.game, make_console())
         self._driver: Driver | None = None
         with contextlib.ExitStack() as stack:
             movies = options.replay is not None or options.ghost is not None
