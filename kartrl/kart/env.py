@@ -1,6 +1,7 @@
 """The kart race as a Gymnasium environment, `kartrl/Kart-v0`."""
 
 import operator
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, SupportsIndex
@@ -22,10 +23,9 @@ from kartrl.kart.console import KartConsole
 from kartrl.kart.game import TICKS_PER_SECOND, USUAL, Game
 from kartrl.kart.game_files import BUNDLED, game_folder, state_file
 from kartrl.kart.game_files import circuits as available
-from kartrl.kart.levels import circuit_name
+from kartrl.kart.levels import circuit_name, group_of
 from kartrl.kart.progress import Course, LapTimes, Progress, race_seconds
 from kartrl.kart.reward import RaceStep, reward_parts, step_reward
-from kartrl.kart.sampling import CircuitSampling
 from kartrl.kart.settings import Kart, Reward, sections_of
 
 OPTIONS = ("circuit", "section", "noop")
@@ -104,6 +104,7 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
         self._section, self._ticks = section, view.frame_skip
         self._folder = game_folder(section.game)
         self._names = self._find([circuit] if isinstance(circuit, str) else circuit)
+        self._groups = {name: group_of(circuit_name(name)) for name in self._names}
         self.render_mode = render_mode
         self.metadata = {**self.metadata, "render_fps": TICKS_PER_SECOND / self._ticks}
         self._picture = Picture(view)
@@ -112,8 +113,8 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
         self.action_space = spaces.Discrete(len(section.actions))
         self.on_frame: Callable[[Image], None] | None = None
         """Called with what `render` gives after each tick; slower than running without."""
-        self.sampling = CircuitSampling(self._names, section.circuit_sampling)
-        """Draws the circuit of each race; environments may share it."""
+        self.steps: Counter[str] = Counter()
+        """Steps on each circuit so far, by which `circuit_sampling = steps` draws; environments may share it."""
         self._isolated = False
         self.console: KartConsole | None = None
         self._courses: dict[str, Course | None] = {}
@@ -141,8 +142,7 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
         if noop is not None and noop < 0:
             raise UserError(f"kartrl/Kart-v0: option noop: 0 ticks or more, not {noop}")
         console = self._opened()
-        named = options.get("circuit")
-        self._circuit = self._chosen(named) if named else self.sampling.draw(self.np_random)
+        self._circuit = self._chosen(options["circuit"]) if options.get("circuit") else self._draw()
         self._name = circuit_name(self._circuit)
         console.load(self._circuit)
         if self._section.opponents:
@@ -182,7 +182,7 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
             raise gymnasium.error.ResetNeeded("kartrl/Kart-v0: call reset before step")
         ticks = self._ticks
         self._run(console, self.buttons[self._checked(action)], ticks)
-        self.sampling.step(self._circuit)
+        self.steps[self._circuit] += 1
         race = console.race()
 
         gained, advanced = self._progress.update(race["checkpoint"], self._offset(race))
@@ -198,8 +198,6 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
         out_of_time = (
             clock >= self._section.time_limit or self._idle >= self._section.no_progress_limit * TICKS_PER_SECOND
         )
-        if finished or out_of_time:
-            self.sampling.end(self._circuit, finished)
         parts = reward_parts(
             self._reward,
             RaceStep(
@@ -260,6 +258,22 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
         if len(found) != 1:
             raise UserError(f"kartrl/Kart-v0: option circuit: {circuit} stands for {len(found)} circuits; name one")
         return found[0]
+
+    def _draw(self) -> str:
+        """Draw the circuit of the next race; by steps, one of the group with the fewest, such as random.ice.
+
+        Without the groups a hard circuit would wait until each of the others was driven once, in each group of
+        environments: with 300 circuits, a million agent steps.
+        """
+        names = list(self._names)
+        if self._section.circuit_sampling == "steps":
+            in_group = Counter[str]()
+            for name, group in self._groups.items():
+                in_group[group] += self.steps[name]
+            driven = {name: (in_group[group], self.steps[name]) for name, group in self._groups.items()}
+            fewest = min(driven.values())
+            names = [name for name in names if driven[name] == fewest]
+        return names[int(self.np_random.integers(len(names)))]
 
     def _opened(self) -> KartConsole:
         """The console; opens it if necessary."""

@@ -31,11 +31,10 @@ class Kart(Section):
         description="at the start of an episode, one random action is held for a random number of frames, at most this",
     )
     random_start: bool = Field(True, description="begin training episodes at a random checkpoint (bundled game only)")
-    circuit_sampling: Literal["episodes", "steps", "failures"] = Field(
+    circuit_sampling: Literal["episodes", "steps"] = Field(
         "episodes",
-        description="what all circuits get: equally many episodes; equally many steps (episodes on hard circuits are "
-        "short), each group, such as BowserCastle and random.ice, and then each circuit of it; failures: more steps "
-        "where more races fail",
+        description="give all circuits equally many episodes, or all groups (such as BowserCastle and random.ice) and "
+        "their circuits equally many steps (episodes on hard circuits are short)",
     )
     opponents: int = Field(
         0, ge=0, le=7, description="number of opponents, all of which start ahead of the kart (bundled game only)"

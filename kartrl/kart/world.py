@@ -65,10 +65,10 @@ class KartWorld(RaceWorld):
         return make_kart(self.config, levels, training, render)
 
     def training_envs(self, size: int) -> list[Env]:
-        """See `World`; they share what is counted of each circuit."""
+        """See `World`; they share the counts of steps on each circuit."""
         envs = super().training_envs(size)
         for env in envs:
-            env.unwrapped.sampling = envs[0].unwrapped.sampling  # type: ignore[attr-defined]
+            env.unwrapped.steps = envs[0].unwrapped.steps  # type: ignore[attr-defined]
         return envs
 
     def isolate(self, env: Env) -> None:

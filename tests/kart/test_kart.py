@@ -466,26 +466,8 @@ def test_groups_of_circuits_get_as_many_steps(make_kart: MakeKart) -> None:
         _, info = env.reset()
         for _ in range(20 if info["circuit"] in easy else 5):
             env.step(NONE)
-    steps = env.sampling.circuits
-    assert abs(sum(steps[name] for name in easy) - steps["VanillaLake.Act1"]) <= 20
-    assert max(steps[name] for name in easy) <= 20
-
-
-def test_circuits_where_races_fail_get_more_steps(make_kart: MakeKart) -> None:
-    """A kart that stands fails everywhere; on one of both circuits its races are reported as finished, too."""
-    solved, failed = "MarioCircuit.Act1", "VanillaLake.Act1"
-    env = make_kart(circuit=[solved, failed], circuit_sampling="failures", noop_max=0, no_progress_limit=0.5)
-    races = Counter[str]()
-    env.reset(seed=1)
-    for _ in range(110):
-        _, info = env.reset()
-        races[info["circuit"]] += 1
-        while not env.step(NONE)[3]:
-            pass
-        for _ in range(60 if info["circuit"] == solved else 0):
-            env.sampling.end(solved, finished=True)
-    assert races[failed] > 7 * races[solved], "11 times as many, as soon as it is known"
-    assert races[solved] > 5
+    assert abs(sum(env.steps[name] for name in easy) - env.steps["VanillaLake.Act1"]) <= 20
+    assert max(env.steps[name] for name in easy) <= 20
 
 
 def test_group_environments_share_the_steps_on_circuits() -> None:
@@ -494,7 +476,7 @@ def test_group_environments_share_the_steps_on_circuits() -> None:
     group.reset(1)
     for _ in range(4):
         group.step(np.zeros(3, np.int64))
-    shared = [env.unwrapped.sampling for env in group.envs]
-    assert shared[0] is shared[1] is shared[2]
-    assert sum(shared[0].circuits.values()) == 12
+    counts = [env.unwrapped.steps for env in group.envs]
+    assert counts[0] is counts[1] is counts[2]
+    assert sum(counts[0].values()) == 12
     group.close()
