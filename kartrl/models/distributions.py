@@ -255,8 +255,8 @@ class _Clamp(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
         (x,), (low, high), (gradient,) = ctx.saved_tensors, ctx.bounds, gradients
-        outwards = ((x < low) & (gradient > 0)) | ((x > high) & (gradient < 0))
-        return gradient.masked_fill(outwards, 0.0), None, None
+        inwards = torch.where(x > high, gradient.clamp(min=0), gradient)
+        return torch.where(x < low, gradient.clamp(max=0), inwards), None, None
 
 
 def log_slope_of_tanh(x: Tensor) -> Tensor:
