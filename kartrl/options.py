@@ -36,22 +36,13 @@ def add_config(parser: argparse.ArgumentParser, several: bool = False) -> None:
         "--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="override one value; repeatable"
     )
     for option, (key, metavar, text) in SHORTCUTS.items():
-        parser.add_argument(
-            option, dest="set", action="append", type=setting(key), metavar=metavar, help=f"{text} ({key})"
-        )
+        _add_shortcut(parser, option, key, metavar, f"{text} ({key})")
 
 
 def add_training(parser: argparse.ArgumentParser) -> None:
     """Add the options that select the configurations of `kartrl train`."""
     add_config(parser, several=True)
-    parser.add_argument(
-        "--init",
-        dest="set",
-        action="append",
-        type=setting("run.init"),
-        metavar="RUN",
-        help=f"start a new run from the weights of {POLICY}",
-    )
+    _add_shortcut(parser, "--init", "run.init", "RUN", f"start a new run from the weights of {POLICY}")
     parser.add_argument(
         "--with-optimizer",
         dest="set",
@@ -59,22 +50,14 @@ def add_training(parser: argparse.ArgumentParser) -> None:
         const="run.init_optimizer=true",
         help="with --init: start from its optimizer's state too",
     )
-    parser.add_argument(
-        "--ray",
-        dest="set",
-        action="append",
-        type=setting("cluster.ray"),
-        metavar="ADDRESS",
-        help="run the agents on this Ray cluster; auto: the one this machine belongs to, else this machine alone",
-    )
-    parser.add_argument(
-        "--nodes",
-        dest="set",
-        action="append",
-        type=setting("cluster.nodes"),
-        metavar="N",
-        help="with --ray: at most this many nodes of agents, instead of one per machine",
-    )
+    on_ray = "run the agents on this Ray cluster; auto: the one this machine belongs to, else this machine alone"
+    _add_shortcut(parser, "--ray", "cluster.ray", "ADDRESS", on_ray)
+    on_nodes = "with --ray: at most this many nodes of agents, instead of one per machine"
+    _add_shortcut(parser, "--nodes", "cluster.nodes", "N", on_nodes)
+
+
+def _add_shortcut(parser: argparse.ArgumentParser, option: str, key: str, metavar: str, text: str) -> None:
+    parser.add_argument(option, dest="set", action="append", type=setting(key), metavar=metavar, help=text)
 
 
 def config_files(options: argparse.Namespace) -> list[str]:
