@@ -64,7 +64,7 @@ class Impala(Algorithm[Section]):
         terms = {
             "policy_gradient": policy_gradient,
             "value": value_error,
-            "entropy": (share * entropy).sum(),
+            "entropy": (share * entropy.detach()).sum(),
             "rho_clipped": clipped,  # share of importance weights above rho_bar
             "behaviour_kl": (share * divergence).sum(),  # KL(mu || pi): 0 on-policy
         }

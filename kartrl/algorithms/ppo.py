@@ -84,7 +84,7 @@ class ClippedSurrogate(Algorithm[AnySection]):
         entropy = self.distribution.entropy(policy)
         bonus = section.entropy_cost.at(self.progress) * entropy_bonus(entropy, weight)
         total = surrogate + section.value_cost * value_error - bonus
-        terms = {"policy_gradient": surrogate, "value": value_error, "entropy": (share * entropy).sum()}
+        terms = {"policy_gradient": surrogate, "value": value_error, "entropy": (share * entropy.detach()).sum()}
         with torch.no_grad():
             if self.describes or section.kl_limit:
                 terms["old_kl"] = (share * self.distribution.kl(behaviour.parameters, policy)).sum()  # KL(mu || pi)

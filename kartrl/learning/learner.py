@@ -153,7 +153,7 @@ class Learner:
         self._schedule, self._kl_target = learning_rate, kl_target
         self.gradient_clip, self._part_steps = gradient_clip, part_steps
         self._cloning, self.threads = cloning, threads or UpdateThreads()
-        self._parameters = list(network.parameters())
+        self._parameters = [each for each in network.parameters() if each.requires_grad]  # own ones may be frozen
         self.reducer: GradientReducer = reducer or OneLearner()
         algorithm.gather = self.reducer.gather
         self._graphed = GraphedLoss(self._gradients, algorithm, self._parameters, capture) if capture else None
@@ -263,9 +263,7 @@ class Learner:
     def _gradients(self, part: Batch) -> tuple[Loss, tuple[Tensor | None, ...]]:
         """The loss of a part and its gradients; called on a thread of the pool, or recorded."""
         loss = self._loss(part, lambda stage: None)
-        learned = [each for each in self._parameters if each.requires_grad]  # an own network may have frozen ones
-        gradients = iter(torch.autograd.grad(loss.total, learned, allow_unused=True))
-        return loss.detach(), tuple(next(gradients) if each.requires_grad else None for each in self._parameters)
+        return loss.detach(), torch.autograd.grad(loss.total, self._parameters, allow_unused=True)
 
     def _loss(self, part: Batch, lap: Callable[[str], None]) -> Loss:
         output = run(self.network, part.trajectory, self.algorithm.looks_ahead)

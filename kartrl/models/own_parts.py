@@ -31,9 +31,8 @@ class OwnEncoder(nn.Module):
             else nn.Identity()
         )
         inner = (shape[2], shape[0], shape[1]) if self.image else shape
-        with torch.device("cpu"):
-            module = _made("model.encoder", section.encoder, inner)
-            output = _tried("model.encoder", section.encoder, module, torch.zeros(PROBE, *inner))
+        module = _made("model.encoder", section.encoder, inner)
+        output = _tried("model.encoder", section.encoder, module, inner)
         self.features = _width("model.encoder", section.encoder, output)
         self.module = _placed(module)
 
@@ -58,26 +57,25 @@ def make_own_core(section: Model, features: int) -> tuple[nn.Module, int, int]:
         UserError: it is not such a module.
     """
     key, value = "model.core", section.core
-    with torch.device("cpu"):
-        module = _made(key, value, features)
+    module = _made(key, value, features)
     state_size: Any = getattr(module, "state_size", None)
     if not isinstance(state_size, int) or state_size < 1:
         raise UserError(f"{key} = {value}: its module needs an attribute state_size, the numbers of its state")
-    with torch.device("cpu"):
-        output = _tried(key, value, module, torch.zeros(PROBE, features), torch.zeros(PROBE, state_size))
+    output = _tried(key, value, module, (features,), (state_size,))
     if not isinstance(output, tuple) or len(output) != 2 or _width(key, value, output[1]) != state_size:
         raise UserError(f"{key} = {value}: its module must return its output and its next state, [B, {state_size}]")
     return _placed(module), _width(key, value, output[0]), state_size
 
 
 def _placed(module: nn.Module) -> nn.Module:
-    """The module where modules are made at present: an outline has no memory for weights."""
+    """The module where modules are made at present, which for an outline is no memory."""
     return module.to(torch.get_default_device())
 
 
 def _made(key: str, value: str, argument: Any) -> nn.Module:
     try:
-        module = import_function(key, value)(argument)
+        with torch.device("cpu"):  # not as an outline, which has no numbers to read or to compute with
+            module = import_function(key, value)(argument)
     except UserError:
         raise
     except Exception as error:  # the user's code may raise anything
@@ -94,10 +92,12 @@ def _made(key: str, value: str, argument: Any) -> nn.Module:
 
 
 @torch.no_grad()
-def _tried(key: str, value: str, module: nn.Module, *inputs: Tensor) -> Any:
+def _tried(key: str, value: str, module: nn.Module, *shapes: tuple[int, ...]) -> Any:
+    """What the module, which is on the CPU, returns for inputs of these shapes."""
     module.eval()  # so that running statistics stay as they are
     try:
-        return module(*inputs)
+        with torch.device("cpu"):
+            return module(*(torch.zeros(PROBE, *shape) for shape in shapes))
     except Exception as error:
         raise UserError(f"{key} = {value}: {located(error)}") from error
     finally:
