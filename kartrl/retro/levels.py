@@ -93,15 +93,13 @@ def resolved(uses: Mapping[str, Use], states: Sequence[str], default: str, game:
         UserError: see `states_of`.
     """
     keys = states_of([key for key in uses if states or key != ALL], states, game)
-    found = {state: uses[key] for state, key in keys.items() if uses[key] != "none"}
-    return found or _usual(uses, default)
+    return _in_use({state: uses[key] for state, key in keys.items()}, uses, default)
 
 
 def single_keys(uses: Mapping[str, Use], states: Sequence[str], default: str) -> list[str]:
     """The states in use, a key for each, but for those that a path stands for."""
     singles = {single: use for key, use in uses.items() for single in ([key] if is_path(key) else _named(key, states))}
-    found = {single: use for single, use in singles.items() if use != "none"}
-    return [state or POWER_ON for state in found or _usual(uses, default)]
+    return [state or POWER_ON for state in _in_use(singles, uses, default)]
 
 
 def uses_by_name(uses: Mapping[str, Use], names: Iterable[str], states: Sequence[str], default: str) -> dict[str, Use]:
@@ -110,14 +108,16 @@ def uses_by_name(uses: Mapping[str, Use], names: Iterable[str], states: Sequence
     for key, use in uses.items():
         meant = (_files(key) or [key]) if is_path(key) else _named(key, states)
         own |= dict.fromkeys(map(state_name, meant), use)
-    found: dict[str, Use] = {name: use for name, use in own.items() if use != "none"}
-    found = found or {state_name(state): use for state, use in _usual(uses, default).items()}
+    found = _in_use(own, uses, state_name(default))
     return {name: found[name] for name in names if name in found}
 
 
-def _usual(uses: Mapping[str, Use], default: str) -> dict[str, Use]:
-    """The use of the default start state where the keys leave none."""
-    return {} if uses.get(ALL) == "none" else {default: "train"}
+def _in_use(found: Mapping[str, Use], uses: Mapping[str, Use], default: str) -> dict[str, Use]:
+    """Those found that are of use; if none is, the default start state for training, unless the keys exclude all."""
+    used: dict[str, Use] = {state: use for state, use in found.items() if use != "none"}
+    if not used and uses.get(ALL) != "none":
+        used = {default: "train"}
+    return used
 
 
 def state_name(level: str) -> str:
