@@ -13,11 +13,11 @@ ATHERIS_VERSION = 3.0.0
 FUZZ_SECONDS ?= 120
 
 .DEFAULT_GOAL := help
-.PHONY: help run watch test suite test-all soak fuzz lint format docs results game assembler lock clean
+.PHONY: help run watch test suite test-all presets soak fuzz lint format docs results game assembler lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
-	@echo '  ARGS="-c FILE --set run.seed=2" goes to run.py (or to what watch and soak run), PYTEST_ARGS to pytest; PYTHON=... and VENV=... choose Python and its folder'
+	@echo '  ARGS="-c FILE --set run.seed=2" goes to run.py (or to what watch, presets and soak run), PYTEST_ARGS to pytest; PYTHON=... and VENV=... choose Python and its folder'
 
 run: $(VENV)/.run ## train as default.cfg says
 	@$(BIN)/python run.py $(ARGS)
@@ -32,6 +32,9 @@ suite: $(VENV)/.dev
 
 test-all: PYTEST_ARGS += -m "slow or not slow"
 test-all: test ## the same, and what takes long (before a release)
+
+presets: $(VENV)/.dev ## whether small presets still learn: three seeds of each, half an hour on a quiet machine (before a release)
+	$(BIN)/python benchmarks/presets.py $(ARGS)
 
 soak: $(VENV)/.dev ## twenty minutes of random faults under load, and a ledger of them
 	$(BIN)/python tests/faults/soak.py $(ARGS)
