@@ -169,6 +169,7 @@ class DiagonalGaussian(nn.Module):
     """
 
     LOG_DEVIATION = -5.0, 2.0  # bounds
+    SQUASHED_MEAN = -5.0, 5.0  # bounds too, before the tanh, which is 0.9999 there
     LARGEST = 1 - 2.0**-20  # squashed actions beyond it, due to rounding, are clamped to it
 
     def __init__(self, size: int, squash: bool = False) -> None:
@@ -182,8 +183,13 @@ class DiagonalGaussian(nn.Module):
         return torch.randn(batch, self.noise_size, device=device, generator=generator)
 
     def normalise(self, output: Tensor) -> Tensor:
-        """See `Distribution`: log deviations are clamped; gradients that lead back between the bounds pass."""
+        """See `Distribution`: log deviations are clamped; gradients that lead back between the bounds pass.
+
+        So are the means of squashed actions: where the tanh is 1, actions do not tell which samples they were.
+        """
         mean, log_deviation = output.chunk(2, -1)
+        if self.squash:
+            mean = _Clamp.apply(mean, *self.SQUASHED_MEAN)
         return torch.cat([mean, _Clamp.apply(log_deviation, *self.LOG_DEVIATION)], -1)
 
     def sample(self, parameters: Tensor, noise: Tensor) -> Tensor:

@@ -290,6 +290,25 @@ def test_squashed_density_is_finite_and_exact_up_to_the_bounds():
     assert parameters.grad.isfinite().all()
 
 
+def test_squashed_samples_have_their_density_however_large_the_mean():
+    """The mean of -log p(a) over samples is the entropy; wrong densities make ratios overflow on bang-bang tasks."""
+    distribution, number = DiagonalGaussian(1, squash=True), 4000
+    for mean in (-80.0, -6.0, 4.5, 8.0, 30.0):
+        for log_deviation in (-5.0, -2.0, -0.5):
+            parameters = distribution.normalise(torch.tensor([[mean, log_deviation]]).expand(number, 2))
+            action = distribution.sample(parameters, noise(distribution, number))
+            assert action.mean().item() == pytest.approx(math.tanh(mean), abs=0.001)
+            measured = -distribution.log_prob(parameters, action).mean()
+            assert measured.item() == pytest.approx(distribution.entropy(parameters)[0].item(), abs=0.1)
+
+
+@pytest.mark.parametrize(("mean", "gradient", "passes"), [(9.0, 1.0, True), (9.0, -1.0, False), (-9.0, -1.0, True)])
+def test_squashed_mean_beyond_a_bound_returns_but_goes_no_further(mean, gradient, passes):
+    output = torch.tensor([[mean, 0.0]], requires_grad=True)
+    (gradient * DiagonalGaussian(1, squash=True).normalise(output)[0, 0]).backward()
+    assert output.grad.tolist() == [[gradient * passes, 0.0]]
+
+
 def test_squashed_entropy_is_that_of_the_density():
     """By the sum of -p log p over a fine grid, in float64."""
     distribution = DiagonalGaussian(1, squash=True)
