@@ -158,23 +158,31 @@ class _WorkerTrainer(Trainer):
 
     def __init__(self, learner: Learner, config: Config, board: HogwildBoard, number: int, before: Counters) -> None:
         self._board, self._number, self._before = board, number, before
+        self._posted = before  # this worker's own counters that are on the board
         super().__init__(learner, config.optimizer, Progress(config.run, before), before)
         self.guard = _WorkerGuard(board, number)
 
     def update(
         self, trajectory: Trajectory[Tensor], batch: Trajectory[np.ndarray], stopwatch: Stopwatch
     ) -> Update | None:
-        before = self.counters
         update = super().update(trajectory, batch, stopwatch)
-        made = self.counters.updates - before.updates
-        self._board.steps[self._number] += self.counters.agent_steps - before.agent_steps
+        steps, made = self._own()
+        self._board.steps[self._number] += steps
         self._board.updates[self._number] += made
+        self._posted = self.counters
         if made:
             self._board.updated[self._number] = time.monotonic()
         return update
 
     def _now(self) -> Counters:
-        return self._board.counters(self._before)._replace(seconds=self.seconds)
+        counters, (steps, made) = self._board.counters(self._before), self._own()
+        steps, made = counters.agent_steps + steps, counters.updates + made
+        return counters._replace(agent_steps=steps, updates=made, seconds=self.seconds)
+
+    def _own(self) -> tuple[int, int]:
+        """Steps and updates that are not on the board yet: those of an update that is being told."""
+        own, posted = self.counters, self._posted
+        return own.agent_steps - posted.agent_steps, own.updates - posted.updates
 
 
 class _WorkerGuard(DivergenceGuard):

@@ -1,5 +1,6 @@
 """Hogwild workers: one alone is a sequential learner; what they count and skip; lengths and devices in turn."""
 
+import itertools
 import multiprocessing
 
 import pytest
@@ -22,7 +23,7 @@ from kartrl.learning.schedules import Progress
 from kartrl.metrics.stopwatch import TRAINER_STAGES, Stopwatch
 from kartrl.models import make_network
 from kartrl.sizing.auto import choose_sizes
-from kartrl.training.trainer import Trainer
+from kartrl.training.trainer import Made, Trainer
 from kartrl.trajectory import Trajectory, split_decision
 
 SPEC = EnvSpec("CartPole", plain(4), ActionSpec.of(Discrete(2)), 0.0)
@@ -124,6 +125,20 @@ def test_one_worker_equals_a_sequential_learner_bit_for_bit(options):
     assert (counted.agent_steps, counted.updates) == (expected.counters.agent_steps, 6)
     assert counted.agent_steps == sum(int(batch.valid.sum()) for batch in ring.batches)
     assert board.unrolls.sum() == 6 * envs
+
+
+def test_updates_of_a_worker_are_told_with_counters_after_them():
+    config = configured("system.agents=2")
+    board = board_of(config)
+    board.steps[1], board.updates[1] = 50, 2  # of another worker
+    ring = Ring(config, board)
+    ring.worker.trainer.keeps = True
+    ring.run(unrolls=3)
+    sent = [ring.reader.recv() for _ in iter(ring.reader.poll, False)]
+    told = [message.counters for message in sent if isinstance(message, Made)]
+    steps = itertools.accumulate((int(batch.valid.sum()) for batch in ring.batches), initial=50)
+    assert [each.agent_steps for each in told] == [*steps][1:]
+    assert [each.updates for each in told] == [3, 4, 5]
 
 
 def test_two_workers_share_parameters_with_own_unroll_lengths():
