@@ -105,7 +105,7 @@ class GraphedLoss:
 class _Graph:
     """The graph of one shape of minibatches, with the tensors that it reads.
 
-    Padding consists of invalid steps, which have no weight in any loss.
+    Padding consists of invalid steps, which have no weight in any loss, and are finite where the batch is.
     """
 
     def __init__(
@@ -149,8 +149,12 @@ class _Graph:
         number = batch.trajectory.reward.shape[1]
         rows = [kept.narrow(axis, 0, number) for kept, axis in _tensors(self._batch)]
         torch._foreach_copy_(rows, [tensor for tensor, _ in _tensors(batch)])
-        if padding := self._batch.trajectory.reward.shape[1] - number:  # 0 times what is not finite would not be 0
-            torch._foreach_zero_([kept.narrow(axis, number, padding) for kept, axis in _tensors(self._batch)])
+        if padding := self._batch.trajectory.reward.shape[1] - number:  # by the first unroll, but invalid
+            # zeros could be a most likely action, and 0 times a ratio that is not finite would not be 0
+            places = [kept.narrow(axis, number, padding) for kept, axis in _tensors(self._batch)]
+            first = (kept.narrow(axis, 0, 1) for kept, axis in _tensors(self._batch))
+            torch._foreach_copy_(places, [one.expand_as(place) for one, place in zip(first, places, strict=True)])
+            self._batch.trajectory.valid[:, number:] = False
         self._steps.copy_(torch.as_tensor(batch.steps))
         self._progress.fill_(self._algorithm.progress)
         self._deviation.fill_(self._algorithm.return_deviation)

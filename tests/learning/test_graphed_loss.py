@@ -3,6 +3,7 @@
 import pytest
 import torch
 from gpu import GPU
+from gymnasium import spaces
 from learners import CASES, NAMES, SETTINGS, noise_of_the_cpu, with_replayed
 from torch.utils._pytree import tree_leaves
 from trajectories import DISCRETE, random_trajectory
@@ -10,6 +11,7 @@ from trajectories import DISCRETE, random_trajectory
 from kartrl.algorithms import heads_of
 from kartrl.config import read
 from kartrl.envs.observation_spec import plain
+from kartrl.envs.spec import ActionSpec
 from kartrl.hardware.streams import RoleStream
 from kartrl.learning import graphed_loss
 from kartrl.learning.graphed_loss import CudaCapture
@@ -105,6 +107,22 @@ def test_padding_keeps_nothing_of_a_batch_that_was_not_finite(device):
     assert not is_finite(8, float("nan"))
     assert is_finite(5)
     assert capture.graphs == 1
+
+
+@pytest.mark.parametrize("algorithm", ["impala", "appo"])
+def test_padding_is_finite_for_precise_actions_of_many_numbers(algorithm):
+    action = ActionSpec.of(spaces.Box(-1, 1, (30,)))  # the density of the mean is beyond float32
+    overrides = [f"algorithm.name={algorithm}", "model.hidden_size=8", "model.deviation=free"]
+    config, capture = read(overrides=[*overrides, "model.core=gru"]), Recorder("cpu")
+    network = make_network(config.model, plain(3), action)
+    with torch.no_grad():
+        network.policy.weight.zero_()
+        network.policy.log_deviation.fill_(-5.0)
+    learner = make_learner(config, network, action, capture=capture)
+    trajectory = random_trajectory(action, state_size=8, dtype=torch.float32)
+    for _ in range(graphed_loss.SEEN + 1):
+        assert learner.update(trajectory, int(trajectory.valid.sum()), 0.0, lambda stage: None).finite
+    assert capture.graphs >= 1
 
 
 def test_only_frequent_shapes_get_graphs_up_to_a_limit(monkeypatch):
