@@ -30,7 +30,7 @@ def places(budget: float) -> np.ndarray:
 
 
 def smooth(x: np.ndarray, value: np.ndarray, budget: float) -> np.ndarray:
-    """At each of `places`, the mean over the window before it, or the last value if that is empty.
+    """At each of `places`, the mean over the window before it or, if that is empty, of the last moment with values.
 
     Args:
         x: agent steps or minutes, float64 [P].
@@ -42,7 +42,8 @@ def smooth(x: np.ndarray, value: np.ndarray, budget: float) -> np.ndarray:
     order = np.argsort(x, kind="stable")
     x, total = x[order], np.concatenate([[0.0], np.cumsum(value[order])])
     end = np.searchsorted(x, places(budget), "right")
-    begin = np.minimum(np.searchsorted(x, places(budget) - SHARE * budget, "right"), np.maximum(end - 1, 0))
+    latest = np.searchsorted(x, x[np.maximum(end - 1, 0)], "left")  # episodes of one update have its agent steps
+    begin = np.minimum(np.searchsorted(x, places(budget) - SHARE * budget, "right"), latest)
     count = end - begin
     return np.where(count > 0, (total[end] - total[begin]) / np.maximum(count, 1), np.nan)
 

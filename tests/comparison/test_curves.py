@@ -32,6 +32,11 @@ def test_where_nothing_happens_for_long_a_curve_stays():
     assert found[-1] == 7.0
 
 
+def test_an_update_beyond_the_window_counts_with_all_episodes():
+    steps = np.array([100.0, 100.0, 800.0, 800.0, 800.0, 1100.0])  # of large updates: none in the last tenth
+    assert smooth(steps, np.array([1.0, 3.0, 9.0, 7.0, 2.0, 50.0]), 1000.0)[-1] == 6.0
+
+
 def test_something_is_reached_when_a_mean_of_so_many_is():
     assert reached(points(0, 4, 0, 0, 2, 2, 9), 2.0, 2) == Moment(20.0, 20.0)
     assert reached(points(0, 3, 0, 0, 2, 2, 9), 2.0, 2) == Moment(60.0, 60.0)
