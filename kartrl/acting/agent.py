@@ -51,8 +51,8 @@ def telling(server: Connection) -> Iterator[None]:
         if isinstance(error, UserError):
             failure = Failure(str(error), "", True)
         else:
-            trace = shortage(error) or traceback.format_exc()
-            failure = Failure(f"{type(error).__name__}: {error}", trace, False)
+            short = shortage(error)
+            failure = Failure(short or f"{type(error).__name__}: {error}", short or traceback.format_exc(), False)
         try:
             server.send(failure)
         except BrokenPipeError:  # the server is gone, which is what the error was about if it was of a pipe, too

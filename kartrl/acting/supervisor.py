@@ -15,7 +15,7 @@ from kartrl.acting.own_predictor import run as run_own_network
 from kartrl.acting.slab import Slab
 from kartrl.config import Config
 from kartrl.envs.spec import EnvSpec
-from kartrl.errors import RunFailed, UserError
+from kartrl.errors import RunFailed, UserError, brief
 from kartrl.processes.backoff import Restarts
 from kartrl.processes.child import ChildProcess, kill_orphans, tell_exit
 from kartrl.processes.pipes import Inbox
@@ -57,7 +57,7 @@ class Agent:
             0,
         )  # monotonic time and number of its newest request seen, or those at its last start
         self.ended = False  # whether `watch` has seen it dead
-        self.cause = ""  # of its last death
+        self.cause = self.reason = ""  # of its last death, and in one line
 
 
 def first_seed(run_seed: int, updates: int) -> int:
@@ -126,7 +126,8 @@ class Supervisor(ABC, Generic[AnyBoard]):
         # A restarted agent gets other seeds, so as not to repeat what killed it, and no environment those of another.
         life = agent.restarts.total * len(self.members) + agent.number
         seed = self._seed + life * self._envs
-        agent.unrolls, agent.ended, agent.cause = int(board.unrolls[agent.number]), False, ""
+        agent.unrolls, agent.ended = int(board.unrolls[agent.number]), False
+        agent.cause = agent.reason = ""
         agent.moved = (time.monotonic(), board.signs(agent.number))
         agent.process, messages = self._spawn(agent.number, seed)
         agent.messages = Inbox(messages)
@@ -156,7 +157,7 @@ class Supervisor(ABC, Generic[AnyBoard]):
                     elif message.user_error:
                         raise UserError(message.reason)
                     else:
-                        agent.cause = message.trace
+                        agent.cause, agent.reason = message.trace, brief(message.reason)
             except EOFError:  # it is gone; `watch` handles it
                 reader.close()
                 agent.messages = None
@@ -229,7 +230,7 @@ class Supervisor(ABC, Generic[AnyBoard]):
         self._make_good(agent.number)
         if self._config.run.reproducible and self.deaths == 1:
             self._say("an agent died: from here on, this run is not reproducible")
-        self._say(f"{self._role} {agent.number} is being restarted after: {cause.splitlines()[-1]}")
+        self._say(f"{self._role} {agent.number} is being restarted after: {agent.reason or brief(cause)}")
 
 
 class Agents(Supervisor[Slab]):

@@ -4,7 +4,7 @@ import multiprocessing
 
 import numpy as np
 import pytest
-from beating import live
+from beating import fail, live
 from commands import wait_for
 
 from kartrl.acting.agent import telling
@@ -35,8 +35,8 @@ class Board:
 class Limited(Supervisor):
     """Can start only so many processes."""
 
-    def __init__(self, most):
-        self.said, self.most, self.made_good = [], most, []
+    def __init__(self, most, body=live):
+        self.said, self.most, self.made_good, self.body = [], most, [], body
         super().__init__(read(), Board(), "agent", 1, 1, 0, self.said.append)
 
     def _spawn(self, number, seed):
@@ -45,7 +45,7 @@ class Limited(Supervisor):
         self.most -= 1
         reader, writer = CONTEXT.Pipe(duplex=False)
         with writer:
-            return spawn(CONTEXT, f"agent-{number}", live, writer), reader
+            return spawn(CONTEXT, f"agent-{number}", self.body, writer), reader
 
     def _make_good(self, number):
         self.made_good.append(number)
@@ -73,6 +73,20 @@ def test_unstartable_agent_is_retried_while_enough_others_work():
         for agent in supervisor.members:
             agent.process.kill()
             agent.process.join(60)
+
+
+def test_cause_of_several_lines_is_told_in_one():
+    supervisor = Limited(most=2, body=fail)
+    supervisor.start()
+    for agent in supervisor.members:
+        agent.process.join(60)
+    for _ in range(2):
+        list(supervisor.receive(1.0))
+    supervisor.watch(0.0, trained=True)
+    supervisor.watch(0.0, trained=True)
+    for number in range(2):
+        told = f"agent {number} is being restarted after: ValueError: no more levels: see the manual"
+        assert told in supervisor.said
 
 
 def test_broken_pipe_of_env_is_reported_of_server_ends_agent():
