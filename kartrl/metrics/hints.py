@@ -139,8 +139,8 @@ class Hints:
         self.trend = Trend(1 if steady else LEAST_EPISODES)
         self.shown: dict[str, str] = {}
         self._scalars: dict[str, float] = {}  # of each hint that there has been: 1 while shown, else 0
-        self.share = self.divergence = self._rate = math.nan
-        self._lag = 0.0
+        self.share = self.divergence = math.nan
+        self._rate, self._lag = config.optimizer.learning_rate.start, 0.0  # until the first update is read
 
     def add(self, scalars: Mapping[str, float]) -> None:
         """Add what was logged of an update."""

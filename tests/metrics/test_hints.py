@@ -75,6 +75,14 @@ def test_policy_far_from_the_learners_is_a_hint_until_near() -> None:
     assert hints.scalars() == {"hints/lag": 0.0}
 
 
+def test_hint_before_the_first_reading_has_the_first_rate() -> None:
+    hints = Hints(read(overrides=CARTPOLE), None, False, None, fresh=True)
+    for number in range(60):
+        hints.trend.add(100 * number, 1, 9.0 + number % 3)
+    (text,) = hints.look(5900, 0.5)
+    assert "optimizer.learning_rate (now 0.001)" in text
+
+
 def test_entropy_share_is_of_uniform_actions() -> None:
     space = spaces.Tuple((spaces.MultiDiscrete([2, 8]), spaces.MultiBinary(4)))
     scale = entropy_scale(ActionSpec.of(space))
