@@ -30,6 +30,8 @@ LOOK_SECONDS, LOOK_STEPS = 0.1, 100  # limits for timing a step
 LEAST_FAULTS = 20  # faulty steps, if there are no others, after which nothing could be learned
 MOST_TOGETHER = 8  # environments that `auto` gives an agent at most
 MORE_SECONDS = 0.25  # after which no further environment is tried together with the first two
+# attributes of Gymnasium's NormalizeObservation and NormalizeReward -> keys of [model] to use instead
+RUNNING = {"obs_rms": "normalise_observations", "return_rms": "normalise_returns"}
 STEP = "observation, reward, terminated, truncated and info"
 OLD = "as in the old Gym: have the function that registers it return shimmy.GymV21CompatibilityV0(env=...)"
 
@@ -86,7 +88,9 @@ def _describe(world: World, env: Env) -> EnvSpec:
     renders = "rgb_array" in (env.metadata.get("render_modes") or ())
     mirrored = _mirrored(world, action, observation)
     upside_down = world.config.environment.mirror == "up-down"
-    return EnvSpec(title, observation, action, 0.0, mirrored, upside_down, left_out(env), renders=renders)
+    keys = tuple(f"model.{key}" for name, key in RUNNING.items() if env.has_wrapper_attr(name))
+    told = left_out(env)
+    return EnvSpec(title, observation, action, 0.0, mirrored, upside_down, told, renders=renders, normalising=keys)
 
 
 def _mirrored(world: World, action: ActionSpec, observation: ObservationSpec) -> tuple[int, ...]:

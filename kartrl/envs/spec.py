@@ -237,6 +237,7 @@ class EnvSpec(NamedTuple):
     most_envs: int = 0  # that a process can have; 0: no limit is known
     limit: str = ""  # why it cannot have more
     renders: bool = True  # whether it says that it renders frames
+    normalising: tuple[str, ...] = ()  # keys that do what wrappers do by running statistics, which no checkpoint holds
 
 
 LONGEST = 160  # characters of a description

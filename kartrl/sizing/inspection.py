@@ -92,6 +92,11 @@ def remarks(config: Config, spec: EnvSpec) -> list[str]:
     if spec.left_out:
         verb = "is" if len(spec.left_out) == 1 else "are"
         lines.append(f"{name}: the network does not see {', '.join(spec.left_out)}, which {verb} text")
+    if spec.normalising:
+        lines.append(
+            f"{name}: a wrapper normalises by statistics that each environment begins anew, also in evaluations, as no "
+            f"checkpoint holds them: set {' and '.join(f'{key}=true' for key in spec.normalising)} instead of it"
+        )
     if spec.most_envs:
         lines.append(f"{name}: an agent can have {spec.most_envs} at most, as a process can have no more: {spec.limit}")
     if ignored := load_world(config).ignored_keys(spec):

@@ -229,6 +229,12 @@ def test_words_among_the_parts_of_a_dict_are_left_out_and_named() -> None:
     assert "does not see mission" in remarks(configuration, inspect_env(configuration))[0]
 
 
+def test_wrappers_with_statistics_of_their_own_are_named() -> None:
+    wrapped = config("CartPole-v1", "environment.wrapper=gymnasium.wrappers:NormalizeObservation")
+    (line,) = remarks(wrapped, inspect_env(wrapped))
+    assert "no checkpoint holds them: set model.normalise_observations=true" in line
+
+
 def test_mirrored_action_pairs_are_not_reported_as_ignored() -> None:
     configuration = config("ALE/Pong-v5", "environment.mirrored_actions=0 1 3 2 5 4", "environment.action_bounds=-1 1")
     (said,) = remarks(configuration, inspect_env(configuration))
