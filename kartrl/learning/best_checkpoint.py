@@ -79,5 +79,5 @@ def _meaning(config: Config) -> tuple[Any, ...]:
         config.environment,
         config.world,
         list(config.levels.uses.items()),  # the order matters: of two keys for one level the last one counts
-        (evaluation.episodes, evaluation.levels),
+        (evaluation.episodes, evaluation.levels, evaluation.max_steps),
     )

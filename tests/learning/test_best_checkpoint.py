@@ -74,6 +74,7 @@ def test_resumed_run_keeps_its_best_score(tmp_path: Path, override: str) -> None
         "kart.no_progress_limit=9",
         "evaluation.episodes=2",
         "evaluation.levels=2",
+        "evaluation.max_steps=500",
     ],
 )
 def test_a_score_of_another_meaning_is_forgotten(tmp_path: Path, override: str) -> None:
