@@ -276,7 +276,7 @@ def columns_of(space: gymnasium.Space[Any], names: tuple[str, ...]) -> list[tupl
 
 def has_bound(bound: np.ndarray) -> np.ndarray:
     """Where floats have this bound, bool."""
-    return np.abs(bound) < NO_BOUND
+    return np.abs(bound.astype(np.float64)) < NO_BOUND  # NO_BOUND would overflow, with a warning, as float16
 
 
 def _part(space: gymnasium.Space[Any], name: str) -> Part:

@@ -342,6 +342,11 @@ def test_a_worlds_own_environment_has_its_actions_too() -> None:
     assert env.unwrapped.taken[0] in env.unwrapped.action_space
 
 
+def test_actions_of_half_precision_are_taken_without_a_warning() -> None:
+    low, high = np.array([-2, 0], np.float16), np.array([3, 1], np.float16)
+    assert ActionSpec.of(spaces.Box(low, high, dtype=np.float16)).parts == (Continuous((-2.0, 0.0), (3.0, 1.0)),)
+
+
 @pytest.mark.parametrize(
     ("name", "bounds", "row", "taken", "other", "clipped"),
     [
