@@ -126,7 +126,7 @@ class Typed:
 
 def _condition(word: str, arguments: list[str]) -> Callable[..., object] | None:
     """What a search keeps, of values and of what they were; None: the command is no search."""
-    numbers = [int(argument) for argument in arguments if argument.lstrip("-").isdecimal()]
+    numbers = [int(argument) for argument in arguments if argument.removeprefix("-").isdecimal()]
     if len(numbers) != len(arguments) or len(numbers) > 1:
         return None
     if word in COMPARISONS and numbers:

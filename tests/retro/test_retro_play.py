@@ -183,6 +183,7 @@ def test_memory_commands_are_taken_beside_a_window(console: RetroConsole, monkey
     ("line", "message"),
     [
         ("= three", "no such command: '= three'"),
+        ("= --3", "no such command: '= --3'"),
         ("lst", "the nearest is 'list'"),
         ("60 jump", "60 jump: no such button: 'JUMP'"),
         ("60 b left", "no such command"),
