@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
         ]
         print_results(options, rows, config=sections)
     else:
-        text = dump(config) if options.diff is None else difference(config, _other(options.diff))
+        text = dump(config) if options.diff is None else difference(config, _other(options.diff, config))
         if options.write:
             _write(options.write, text, options.force)
         else:
@@ -82,12 +82,12 @@ def _explain(config: Config, options: argparse.Namespace, files: list[str]) -> N
         print(textwrap.fill(text, WIDTH, initial_indent=start, subsequent_indent=" " * len(start)))
 
 
-def _other(run: str) -> Config | None:
+def _other(run: str, config: Config) -> Config | None:
     if not run:
         return None
     from kartrl.run.folders import config_of, find_run  # loads torch
 
-    return config_of(find_run(run))
+    return config_of(find_run(run, config.run.logs_folder))
 
 
 def _write(file: Path, text: str, force: bool) -> None:

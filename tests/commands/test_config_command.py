@@ -53,6 +53,13 @@ def test_difference_from_a_run_ignores_spelling_and_auto(capsys, tmp_path):
     assert printed(capsys, "-c", "cartpole", "--seed", "7", "--diff", run) == "[run]\n# 1\nseed = 7\n"
 
 
+def test_difference_finds_the_run_in_configured_logs(capsys, tmp_path):
+    run = tmp_path / "runs" / "mine"
+    run.mkdir(parents=True)
+    (run / "config.cfg").write_text(printed(capsys, "--seed", "3"))
+    assert "# 3\nseed = 1\n" in printed(capsys, "--set", f"run.logs={run.parent}", "--diff", "mine")
+
+
 def test_difference_names_what_only_the_run_sets(capsys, tmp_path):
     run = make_run(tmp_path / "run", dump(read(overrides=["environment.kwargs.size=3"])))
     assert printed(capsys, "--diff", run) == "[environment]\n# kwargs.size = 3, not set here\n"
