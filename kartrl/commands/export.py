@@ -26,7 +26,16 @@ from kartrl.envs.episode import Result
 from kartrl.envs.world import World
 from kartrl.envs.worlds import load_world
 from kartrl.errors import UserError
-from kartrl.files import check_folder, check_replaceable, explained, output_file, safe_name, user_path, write_whole
+from kartrl.files import (
+    check_folder,
+    check_replaceable,
+    explained,
+    output_file,
+    safe_name,
+    user_path,
+    whole_file,
+    write_whole,
+)
 from kartrl.hardware.machine import describe_machine
 from kartrl.kart.game_files import BUNDLED, build_id, game_folder
 from kartrl.kart.world import KartWorld
@@ -103,7 +112,7 @@ def _is_folder(output: Path) -> bool:
 
 
 def export(path: Path, output: Path, half: bool, levels: Sequence[str], episodes: int, console: Console) -> None:
-    """Write the checkpoint at `path` without what only training needs, evaluate it, and write the card.
+    """Write the checkpoint at `path` without what only training needs, and its card, once it has been evaluated.
 
     Args:
         output: the new checkpoint; the card has the same name with the suffix .md.
@@ -113,9 +122,10 @@ def export(path: Path, output: Path, half: bool, levels: Sequence[str], episodes
     Raises:
         UserError: the checkpoint, a level or the device is missing, or the files cannot be written.
     """
-    given, world, _, results = _save_driven(path, output, half, levels, episodes, console)
     card = output.with_suffix(".md")
-    write_whole(card, describe(output.name, given, half, results, world).encode())
+    with explained(f"-o {output}", "write"), whole_file(output) as weights:
+        given, world, _, results = _save_driven(path, weights, half, levels, episodes, console, str(output))
+        write_whole(card, describe(output.name, given, half, results, world).encode())
     size = output.stat().st_size / 1e6
     say(console, f"Weights: {output} ({size:.2f} MB)\nCard: {card}")
 
@@ -182,12 +192,12 @@ def _save_driven(
     levels: Sequence[str],
     episodes: int,
     console: Console,
-    name: str = "",
+    name: str,
 ) -> "tuple[Checkpoint, World, Sequence[str], list[Result]]":
     """Save what driving needs of a checkpoint, evaluate that, and return the checkpoint, its world, levels and results.
 
     Args:
-        name: of the policy in what is printed; default: `output`.
+        name: of the policy in what is printed.
     """
     from kartrl.driving.driver import openable  # loads torch
     from kartrl.learning import checkpoint
@@ -207,7 +217,7 @@ def _save_driven(
                 "evaluate it on others with -l, or use --episodes 0"
             )
     try:
-        with explained(f"-o {output}", "write"):
+        with explained(f"-o {name}", "write"):
             checkpoint.save(output, checkpoint.for_driving(given, half))
     except checkpoint.NotFinite as error:
         raise UserError(f"{path}: {error}; export it without --half") from error

@@ -251,6 +251,18 @@ def test_failed_export_leaves_an_earlier_one_unchanged(tmp_path):
     assert not (tmp_path / "small.md").exists()
 
 
+def test_export_that_cannot_be_evaluated_leaves_files(tmp_path, console):
+    pole = make_checkpoint(100, "model.hidden_size=16", *CARTPOLE)
+    wrong = read(overrides=["model.hidden_size=16", *CARTPOLE, "environment.kwargs.nonsense=3"])
+    checkpoint.save(tmp_path / "given.pt", pole._replace(config=wrong))
+    for name in ("small.pt", "small.md"):
+        (tmp_path / name).write_text("earlier")
+    with pytest.raises(UserError):
+        export(tmp_path / "given.pt", tmp_path / "small.pt", False, [], 1, console)
+    assert {(tmp_path / name).read_bytes() for name in ("small.pt", "small.md")} == {b"earlier"}
+    assert len([*tmp_path.iterdir()]) == 3
+
+
 def test_a_folder_of_the_same_name_does_not_hide_a_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path = save_policy(Path("logs", "game"), CARTPOLE)
