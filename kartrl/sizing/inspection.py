@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from kartrl.config import Config, Environment
+from kartrl.config import Config, Environment, read, settings
 from kartrl.config.ini import preset_ids
 from kartrl.envs.first_look import look
 from kartrl.envs.observation_spec import ObservationPart
@@ -75,15 +75,29 @@ def _seen(part: ObservationPart, frames: int) -> str:
 
 
 def tell_presets(config: Config, files: Sequence[str]) -> list[str]:
-    """A line on the bundled configurations for this environment, if there are any and `files` has none of them."""
+    """A line on the bundled configurations for this environment, if there are any and none of them is in use."""
     wanted, ids = config.environment.id, preset_ids()
     atari = load_world(config).usual_view == ATARI
     fitting = [name for name, its in ids.items() if its == wanted or (atari and game_of(its) == game_of(wanted))]
-    if wanted == Environment().id or not fitting or not ids.keys().isdisjoint(files):
+    if wanted == Environment().id or not fitting or not ids.keys().isdisjoint(files) or _has_own(config, fitting):
         return []
     other = "" if wanted in {ids[name] for name in fitting} else f" --env {wanted}"
     more = f" (or {', '.join(fitting[1:])})" if len(fitting) > 1 else ""
     return [f"kartrl has settings for {game_of(wanted)}: -c {fitting[0]}{other}{more}"]
+
+
+def _has_own(config: Config, presets: Sequence[str]) -> bool:
+    """Whether it learns with a setting of one of these, not the default: by a copy of it, or from a program."""
+    ours = settings(config)
+    for name in presets:
+        preset = read([name])
+        algorithm = preset.algorithm.name
+        standard = settings(read(overrides=[f"algorithm.name={algorithm}", f"environment.id={preset.environment.id}"]))
+        own = dict(settings(preset).items() - standard.items())
+        learning = ("model.", "optimizer.", f"{algorithm}.")
+        if any(key.startswith(learning) and ours.get(key) == value for key, value in own.items()):
+            return True
+    return False
 
 
 def remarks(config: Config, spec: EnvSpec) -> list[str]:

@@ -120,6 +120,14 @@ def test_vectors_have_no_view_and_other_settings_are_reported():
     assert lines[1].startswith("kartrl has settings for CartPole: -c cartpole (or cartpole_a2c, ")
 
 
+@pytest.mark.parametrize("name", ["cartpole", "cartpole_a2c"])
+def test_presets_in_use_without_their_name_are_not_reported(name, tmp_path):
+    copy = tmp_path / "copy.cfg"
+    copy.write_text(dump(read([name])))
+    _, lines, _ = seen("run.agent_steps=1000", files=(str(copy),))
+    assert lines == ["The network sees 4 numbers"]
+
+
 def test_resumed_run_keeps_its_chosen_defaults(tmp_path):
     """With a copy of default.cfg, in which all is auto."""
     given = "environment.height=60", "environment.grayscale=false", "algorithm.reward_transform=sign"
