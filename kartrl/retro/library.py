@@ -138,7 +138,11 @@ def find_game(name: str) -> Game:
     """
     folder = folders().get(name)
     if folder is None:
-        raise UserError(f"stable-retro has no game {name!r}; the nearest is {nearest(name, list(folders()))!r}")
+        near = nearest(name, list(folders()))
+        raise UserError(
+            f"stable-retro has no game {name!r}; the nearest is {near!r}; nor is there a folder of this name in the "
+            "current one, for a game of your own"
+        )
     return game_in(folder)
 
 

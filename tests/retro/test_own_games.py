@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from policies import save_policy
 
 from kartrl.cli import main
 from kartrl.config import read
@@ -210,6 +211,14 @@ def test_rom_of_ones_own_game_is_in_its_folder(here: Path, monkeypatch: pytest.M
     assert main(["import-rom", str(find_game(name).rom())]) == 0
     shutil.copytree(find_game(name).folder, here / name)
     assert game_in(here / name).rom() == here / name / "rom.md"
+
+
+def test_policy_of_ones_own_game_elsewhere_names_the_folder(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(RAPIDS, here / "rapids")
+    path = save_policy(here / "run", ("environment.id=retro/rapids",))
+    (here / "rapids").rename(here / "elsewhere")
+    assert main(["evaluate", str(path)]) == 2
+    assert "nor is there a folder of this name in the current one" in capsys.readouterr().err
 
 
 def test_key_that_is_there_twice_is_an_error(here: Path) -> None:
