@@ -92,6 +92,7 @@ def _runs(config: Config) -> Iterator[Row]:
         try:
             newest = checkpoint.newest_readable(folder)  # a resumed run has other limits than config.cfg, how it began
             of = newest[1].config if newest else config_of(folder)
+            steps = max(steps, newest[1].counters.agent_steps) if newest else steps  # the last are not always logged
         except UserError:
             state, about = "unreadable", dict.fromkeys(("of", "environment", "algorithm"))
         else:

@@ -53,6 +53,11 @@ def test_resumed_run_is_listed_with_its_new_limit(logs, capsys):
     assert (row["state"], row["of"]) == ("resumable", 2000)
 
 
+def test_run_is_listed_with_steps_saved_after_the_last_log(logs, capsys):
+    save_policy(make_run(logs, "stopped", 600, 1), [*CARTPOLE, "run.agent_steps=1000"], 700)
+    assert [row["steps"] for row in listed(capsys)] == [700]
+
+
 def test_runs_are_listed_with_their_states(logs, capsys):
     make_run(logs, "whole", 1000, 1)
     make_run(logs, "half", 500, 2, "algorithm.name=ppo")
