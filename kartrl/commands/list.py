@@ -3,8 +3,10 @@
 import argparse
 import contextlib
 import fnmatch
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from rich.box import HEAVY_HEAD
@@ -17,14 +19,15 @@ from kartrl.config.ini import PRESETS, presets
 from kartrl.config.worlds import WORLDS
 from kartrl.errors import UserError
 from kartrl.files import read_text
-from kartrl.metrics import scalars_csv
+from kartrl.metrics import episodes_csv, scalars_csv
 from kartrl.metrics.tables import Line, fitted, make_console, say
 from kartrl.options import add_config, config_files
 
 if TYPE_CHECKING:
     from kartrl.retro.library import Game
 
-SCORES = "evaluation/test_return", "evaluation/train_return", "charts/episodic_return"  # the first that a run has
+EVALUATED, TRAINED = ("evaluation/test_return", "evaluation/train_return"), "charts/episodic_return"  # tags
+NEWEST = 100  # training episodes, as the terminal has them; their curve's last point may be a single one
 
 
 Row = dict[str, Any]  # heading -> value; the first one is the name
@@ -108,9 +111,15 @@ def _runs(config: Config) -> Iterator[Row]:
 
 
 def _score(folder: Path) -> float | None:
-    """The newest mean return: of an evaluation on test levels, on train levels, else of training; None without one."""
-    newest = {row.tag: row.value for row in scalars_csv.read(folder) if row.tag in SCORES}
-    return next((newest[tag] for tag in SCORES if tag in newest), None)
+    """The newest mean return: of an evaluation on test levels, on train levels, else of the last training episodes.
+
+    None without one.
+    """
+    newest = {row.tag: row.value for row in scalars_csv.read(folder) if row.tag in (*EVALUATED, TRAINED)}
+    if (tag := next((tag for tag in EVALUATED if tag in newest), None)) is not None:
+        return newest[tag]
+    returns = deque((row.episodic_return for row in episodes_csv.read(folder)), NEWEST)
+    return fmean(returns) if returns else newest.get(TRAINED)
 
 
 def _megabytes(folder: Path) -> float:

@@ -11,6 +11,9 @@ from policies import CARTPOLE, save_policy
 from kartrl.cli import main
 from kartrl.config import dump, read
 from kartrl.config.ini import presets
+from kartrl.envs.episode import Episode
+from kartrl.metrics.episodes_csv import EpisodesTable
+from kartrl.metrics.records import EpisodeRecord
 from kartrl.metrics.scalars_csv import ScalarsTable
 from kartrl.run.run_folder import RunFolder
 
@@ -56,6 +59,15 @@ def test_resumed_run_is_listed_with_its_new_limit(logs, capsys):
 def test_run_is_listed_with_steps_saved_after_the_last_log(logs, capsys):
     save_policy(make_run(logs, "stopped", 600, 1), [*CARTPOLE, "run.agent_steps=1000"], 700)
     assert [row["steps"] for row in listed(capsys)] == [700]
+
+
+def test_return_of_training_is_that_of_the_last_episodes(logs, capsys):
+    table = EpisodesTable(make_run(logs, "slow", 600, 1), 0)
+    table.open()
+    for number in range(150):  # the last point of the curve is 60
+        table.write(EpisodeRecord(600, Episode(9, float(number), True), evaluated=False))
+    table.close()
+    assert [row["return"] for row in listed(capsys)] == [99.5]
 
 
 def test_runs_are_listed_with_their_states(logs, capsys):
