@@ -45,6 +45,7 @@ from kartrl.options import POLICY, whole_number
 if TYPE_CHECKING:
     from kartrl.learning.checkpoint import Checkpoint
 
+EPISODES = 3  # for the card
 MIT = "mit"  # as the hub calls it
 LICENCE = "MIT, as kartrl"
 OWN = ("logs", "name", "init", "init_optimizer")  # keys of [run] that concern the user's other runs and folders
@@ -77,8 +78,7 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--episodes",
         type=partial(whole_number, least=0),
-        default=3,
-        help="races per circuit for the model card (default 3; 0: none)",
+        help=f"races per circuit for the model card (default {EPISODES}; 0: none)",
     )
 
 
@@ -87,8 +87,9 @@ def run(options: argparse.Namespace) -> int:
     from kartrl.run.folders import find_checkpoint  # loads torch
 
     path = find_checkpoint(options.checkpoint, "export")
+    episodes = EPISODES if options.episodes is None else options.episodes
     if not options.onnx and _is_folder(options.output):
-        choices = options.half, options.state, options.episodes, options.license or MIT
+        choices = options.half, options.state, episodes, options.license or MIT
         export_folder(path, options.output, *choices, options.force, make_console())
         return 0
     if options.license is not None:
@@ -100,9 +101,11 @@ def run(options: argparse.Namespace) -> int:
     if options.onnx:
         if options.half:
             raise UserError("--onnx: the file has single precision; leave out --half")
+        if options.episodes is not None:
+            raise UserError("--onnx: its card has no results; leave out --episodes")
         export_onnx(path, output, options.state, make_console())
         return 0
-    export(path, output, options.half, options.state, options.episodes, make_console())
+    export(path, output, options.half, options.state, episodes, make_console())
     return 0
 
 

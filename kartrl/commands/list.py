@@ -123,7 +123,11 @@ def _score(folder: Path) -> float | None:
 
 
 def _megabytes(folder: Path) -> float:
-    return round(sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) / 1e6, 2)
+    size = 0
+    for file in folder.rglob("*"):
+        with contextlib.suppress(FileNotFoundError):  # a run that trains replaces its files
+            size += file.stat().st_size * file.is_file()
+    return round(size / 1e6, 2)
 
 
 def _presets(_: Config) -> Iterator[Row]:

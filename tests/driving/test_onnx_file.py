@@ -121,7 +121,11 @@ def test_onnx_examples_are_ten_lines_named_in_the_docs() -> None:
 
 @pytest.mark.parametrize(
     ("options", "words"),
-    [(("--half",), "leave out --half"), (("-o", "policy.pt"), "must end in .onnx")],
+    [
+        (("--half",), "leave out --half"),
+        (("--episodes", "3"), "leave out --episodes"),
+        (("-o", "policy.pt"), "must end in .onnx"),
+    ],
 )
 def test_onnx_with_what_does_not_fit_is_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], words: str
