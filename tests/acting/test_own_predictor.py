@@ -101,9 +101,17 @@ def test_own_predictor_answers_all_groups_with_newest_weights():
     with torch.no_grad():
         new = network.step(*map(torch.from_numpy, (batch.observation[2], batch.first[2])), torch.zeros(6, 0))[1]
     torch.testing.assert_close(decided[2], new, atol=1e-5, rtol=1e-6)
-    shares = dict(zip(AGENT_STAGES, slab.stage_seconds[1], strict=True))
-    assert shares["act"] > 0, "its passes are no waiting"
     assert slab.may_move(1), "its requests wait for nobody else, so it counts as stalled if it makes no more"
+
+
+def test_passes_of_own_predictor_are_no_waiting():
+    config, network, slab = set_up((4,), DISCRETE, "model.encoder=slow_parts:Slow")
+    own, _ = own_network(config, network, slab, recorded=False)
+    noisy = begin(config, slab, 1, 1, own)
+    for _ in range(T):
+        noisy.step()
+    shares = dict(zip(AGENT_STAGES, slab.stage_seconds[1], strict=True))
+    assert shares["act"] > shares["wait_action"], "nobody else had to be waited for"
 
 
 def test_agent_that_knows_of_no_masks_refuses_late_ones():

@@ -290,7 +290,7 @@ def test_squashed_density_is_finite_and_exact_up_to_the_bounds():
     assert parameters.grad.isfinite().all()
 
 
-def test_squashed_samples_have_their_density_however_large_the_mean():
+def test_squashed_samples_have_their_density_at_any_mean():
     """The mean of -log p(a) over samples is the entropy; wrong densities make ratios overflow on bang-bang tasks."""
     distribution, number = DiagonalGaussian(1, squash=True), 4000
     for mean in (-80.0, -6.0, 4.5, 8.0, 30.0):
