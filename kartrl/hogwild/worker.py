@@ -175,12 +175,13 @@ class _WorkerTrainer(Trainer):
         return update
 
     def _now(self) -> Counters:
-        counters, (steps, made) = self._board.counters(self._before), self._own()
-        steps, made = counters.agent_steps + steps, counters.updates + made
-        return counters._replace(agent_steps=steps, updates=made, seconds=self.seconds)
+        all_posted, (steps, made) = self._board.counters(self._before), self._own()
+        return all_posted._replace(
+            agent_steps=all_posted.agent_steps + steps, updates=all_posted.updates + made, seconds=self.seconds
+        )
 
     def _own(self) -> tuple[int, int]:
-        """Steps and updates that are not on the board yet: those of an update that is being told."""
+        """Steps and updates that are not on the board yet: those of an update that is being reported."""
         own, posted = self.counters, self._posted
         return own.agent_steps - posted.agent_steps, own.updates - posted.updates
 

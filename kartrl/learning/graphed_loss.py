@@ -147,13 +147,16 @@ class _Graph:
     def _fill(self, batch: Batch) -> None:
         """Copy a batch to where the graph reads it."""
         number = batch.trajectory.reward.shape[1]
-        rows = [kept.narrow(axis, 0, number) for kept, axis in _tensors(self._batch)]
+        tensors = list(_tensors(self._batch))
+        rows = [kept.narrow(axis, 0, number) for kept, axis in tensors]
         torch._foreach_copy_(rows, [tensor for tensor, _ in _tensors(batch)])
         if padding := self._batch.trajectory.reward.shape[1] - number:  # by the first unroll, but invalid
             # zeros could be a most likely action, and 0 times a ratio that is not finite would not be 0
-            places = [kept.narrow(axis, number, padding) for kept, axis in _tensors(self._batch)]
-            first = (kept.narrow(axis, 0, 1) for kept, axis in _tensors(self._batch))
-            torch._foreach_copy_(places, [one.expand_as(place) for one, place in zip(first, places, strict=True)])
+            places = [kept.narrow(axis, number, padding) for kept, axis in tensors]
+            first = [
+                kept.narrow(axis, 0, 1).expand_as(place) for (kept, axis), place in zip(tensors, places, strict=True)
+            ]
+            torch._foreach_copy_(places, first)
             self._batch.trajectory.valid[:, number:] = False
         self._steps.copy_(torch.as_tensor(batch.steps))
         self._progress.fill_(self._algorithm.progress)
