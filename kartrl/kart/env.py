@@ -195,9 +195,7 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
         laps = game.laps_done(race)
         self._lap_times.update(race)
         finished = laps >= game.laps
-        out_of_time = (
-            clock >= self._section.time_limit or self._idle >= self._section.no_progress_limit * TICKS_PER_SECOND
-        )
+        stuck = self._idle >= self._section.no_progress_limit * TICKS_PER_SECOND
         parts = reward_parts(
             self._reward,
             RaceStep(
@@ -209,13 +207,14 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
                 hit=hit,
                 wrong_way=race["lakitu"] == game.wrong_way,
                 finished=finished,
+                stuck=stuck,
             ),
         )
         return (
             self._look(console),
             step_reward(self._reward, parts),
             False,
-            finished or out_of_time,
+            finished or stuck or clock >= self._section.time_limit,
             self._info(game, race, hit, laps) | {f"reward_{name}": value for name, value in parts.items()},
         )
 

@@ -16,6 +16,7 @@ class RaceStep(NamedTuple):
     hit: bool  # the kart hit an obstacle
     wrong_way: bool
     finished: bool  # the race ended in this step
+    stuck: bool  # the episode ended for lack of progress
 
 
 def reward_parts(reward: Reward, step: RaceStep) -> dict[str, float]:
@@ -29,6 +30,7 @@ def reward_parts(reward: Reward, step: RaceStep) -> dict[str, float]:
         "wall": reward.wall * step.hit,
         "wrong_way": reward.wrong_way * step.seconds * step.wrong_way,
         "finish": reward.finish * step.finished,
+        "stuck": reward.stuck * step.stuck,
     }
 
 

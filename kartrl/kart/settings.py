@@ -70,6 +70,10 @@ class Reward(Section):
     wall: float = Field(-0.2, description="reward per collision")
     wrong_way: float = Field(-0.2, description="reward per second in the wrong direction")
     finish: float = Field(0.0, description="reward for finishing the race")
+    stuck: float = Field(
+        0.0,
+        description="reward for an episode that kart.no_progress_limit ends, as a stuck kart's (within bound: raise that too)",
+    )
     bound: float = Field(1.0, gt=0, description="maximum absolute value of a step's reward")
 
 

@@ -142,6 +142,14 @@ def test_episode_is_truncated_without_progress(make_kart: MakeKart) -> None:
     assert ends == [(False, False)] * 29 + [(False, True)]  # 2 s are 30 steps of 4 ticks
 
 
+def test_only_the_end_of_a_stuck_kart_costs(make_kart: MakeKart) -> None:
+    env = make_kart(no_progress_limit=2, reward={"time": 0, "stuck": -3, "bound": 5})
+    env.reset(seed=1, options=START)
+    assert [env.step(NONE)[1] for _ in range(30)] == [0] * 29 + [-3]
+    timed = make_kart(time_limit=2, reward={"time": 0, "progress": 0, "stuck": -3, "bound": 5})
+    assert drive(timed, 100)[-1][1:4] == (0, False, True)
+
+
 def test_progress_postpones_truncation(make_kart: MakeKart) -> None:
     env = make_kart(no_progress_limit=2)
     steps = drive(env, 100)

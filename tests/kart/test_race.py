@@ -110,7 +110,15 @@ def test_offset_is_at_most_half_a_section(course: list[tuple[int, int]], section
 
 
 NOTHING = RaceStep(
-    seconds=4 / 60, gained=0, advanced=0.0, sections=48, off_road=False, hit=False, wrong_way=False, finished=False
+    seconds=4 / 60,
+    gained=0,
+    advanced=0.0,
+    sections=48,
+    off_road=False,
+    hit=False,
+    wrong_way=False,
+    finished=False,
+    stuck=False,
 )
 
 
@@ -124,10 +132,11 @@ NOTHING = RaceStep(
         ({"hit": True}, -0.2 - 0.1 * 4 / 60),
         ({"finished": True}, 1 - 0.1 * 4 / 60),
         ({"advanced": 1.0, "finished": True}, 1.0),
+        ({"stuck": True}, -0.5 - 0.1 * 4 / 60),
     ],
 )
 def test_each_reward_term(step: dict, worth: float) -> None:
-    reward = Reward(progress=10, time=-0.1, off_road=-0.2, wall=-0.2, wrong_way=-0.2, finish=1.0, bound=1.0)
+    reward = Reward(progress=10, time=-0.1, off_road=-0.2, wall=-0.2, wrong_way=-0.2, finish=1.0, stuck=-0.5)
     assert step_reward(reward, reward_parts(reward, NOTHING._replace(**step))) == pytest.approx(worth)
 
 
@@ -149,7 +158,7 @@ terms = st.floats(-1e6, 1e6)
     reward=st.builds(
         Reward,
         kind=st.sampled_from(["shaped", "checkpoint"]),
-        **dict.fromkeys(("progress", "time", "off_road", "wall", "wrong_way", "finish"), terms),
+        **dict.fromkeys(("progress", "time", "off_road", "wall", "wrong_way", "finish", "stuck"), terms),
         bound=st.floats(1e-3, 1e3),
     ),
     step=st.builds(
@@ -162,6 +171,7 @@ terms = st.floats(-1e6, 1e6)
         hit=st.booleans(),
         wrong_way=st.booleans(),
         finished=st.booleans(),
+        stuck=st.booleans(),
     ),
 )
 def test_reward_is_clipped(reward: Reward, step: RaceStep) -> None:
