@@ -20,7 +20,7 @@ from kartrl.envs.wrappers.observations import wrap_images
 from kartrl.errors import UserError
 from kartrl.kart.built_circuits import is_foreign
 from kartrl.kart.console import KartConsole
-from kartrl.kart.game import TICKS_PER_SECOND, USUAL, Game
+from kartrl.kart.game import FAST_COINS, TICKS_PER_SECOND, USUAL, Game
 from kartrl.kart.game_files import BUNDLED, game_folder, state_file
 from kartrl.kart.game_files import circuits as available
 from kartrl.kart.levels import circuit_name, group_of
@@ -67,8 +67,8 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
 
     circuit, lap (completed laps, 0 to 5), lap_times (seconds, of those laps), x, y (position on the map, x east,
     y south), speed (768 at top speed on asphalt), ground (its name), progress (best so far, in laps from where the kart
-    started), race_seconds, collision (it hit something during this step), wrong_way, finished, rank (1 is first);
-    after a step also reward_progress and the other terms of the reward.
+    started), race_seconds, collision (it hit something during this step), coins, wrong_way, finished, rank (1 is
+    first); after a step also reward_progress and the other terms of the reward.
 
     A race begins with up to `noop_max` ticks of one action; number and action are drawn at random, so that races
     differ. `reset(options={"circuit": name, "section": number, "noop": ticks})` fixes what is otherwise drawn: the
@@ -167,6 +167,7 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
         self._progress = Progress(sections, race["checkpoint"], self._offset(race))
         self._idle = 0  # ticks since the last new best
         self._collision = race["collision"]
+        self._coins = min(race["coins"], FAST_COINS)
         self._lap_times = LapTimes(console.game, race)
         self._picture.clear()
         return self._look(console), self._info(console.game, race, False, 0)
@@ -190,6 +191,7 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
         # the counter decreases by one each tick: if it is higher than expected, there was another collision
         hit = race["collision"] > max(0, self._collision - ticks)
         self._collision = race["collision"]
+        before, self._coins = self._coins, min(race["coins"], FAST_COINS)
         clock = race_seconds(race)
         game = console.game
         laps = game.laps_done(race)
@@ -206,6 +208,7 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
                 off_road=race["ground_type"] in game.off_road,
                 hit=hit,
                 wrong_way=race["lakitu"] == game.wrong_way,
+                coins=self._coins - before,
                 finished=finished,
                 stuck=stuck,
             ),
@@ -332,6 +335,7 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
             "progress": self._progress.laps,
             "race_seconds": race_seconds(race),
             "collision": hit,
+            "coins": race["coins"],
             "wrong_way": race["lakitu"] == game.wrong_way,
             "finished": laps >= game.laps,
             "rank": race["rank"] // 2 + 1,

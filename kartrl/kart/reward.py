@@ -15,6 +15,7 @@ class RaceStep(NamedTuple):
     off_road: bool
     hit: bool  # the kart hit an obstacle
     wrong_way: bool
+    coins: int  # taken less lost, of those that make the kart faster
     finished: bool  # the race ended in this step
     stuck: bool  # the episode ended for lack of progress
 
@@ -29,6 +30,7 @@ def reward_parts(reward: Reward, step: RaceStep) -> dict[str, float]:
         "off_road": reward.off_road * step.seconds * step.off_road,
         "wall": reward.wall * step.hit,
         "wrong_way": reward.wrong_way * step.seconds * step.wrong_way,
+        "coin": reward.coin * step.coins,
         "finish": reward.finish * step.finished,
         "stuck": reward.stuck * step.stuck,
     }

@@ -69,10 +69,11 @@ class Reward(Section):
     off_road: float = Field(-0.2, description="reward per second off the road")
     wall: float = Field(-0.2, description="reward per collision")
     wrong_way: float = Field(-0.2, description="reward per second in the wrong direction")
+    coin: float = Field(0.0, description="reward per coin, of the ten that make the kart faster; minus per coin lost")
     finish: float = Field(0.0, description="reward for finishing the race")
     stuck: float = Field(
         0.0,
-        description="reward for an episode that kart.no_progress_limit ends, as a stuck kart's (within bound: raise that too)",
+        description="reward for the end of a kart that is stuck (kart.no_progress_limit); bound clips it too",
     )
     bound: float = Field(1.0, gt=0, description="maximum absolute value of a step's reward")
 

@@ -105,6 +105,14 @@ def test_off_road_and_walls_are_penalised(make_kart: MakeKart) -> None:
     assert collisions > 1
 
 
+def test_each_coin_is_rewarded_once(make_kart: MakeKart) -> None:
+    terms = dict.fromkeys(("progress", "time", "off_road", "wall", "wrong_way"), 0)
+    steps = drive(make_kart(reward={**terms, "coin": 0.3, "bound": 5}), 300)
+    rewards, coins = [step[1] for step in steps], [step[4]["coins"] for step in steps]
+    assert coins[-1] >= 3
+    assert rewards == pytest.approx([0.3 * count for count in np.diff(coins, prepend=0)])
+
+
 def test_wrong_way_is_penalised_and_makes_no_progress(make_kart: MakeKart) -> None:
     env = make_kart(
         reward={"progress": 10, "time": 0, "off_road": 0, "wall": 0, "wrong_way": -0.3, "finish": 0},

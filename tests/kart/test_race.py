@@ -117,6 +117,7 @@ NOTHING = RaceStep(
     off_road=False,
     hit=False,
     wrong_way=False,
+    coins=0,
     finished=False,
     stuck=False,
 )
@@ -132,11 +133,13 @@ NOTHING = RaceStep(
         ({"hit": True}, -0.2 - 0.1 * 4 / 60),
         ({"finished": True}, 1 - 0.1 * 4 / 60),
         ({"advanced": 1.0, "finished": True}, 1.0),
+        ({"coins": 2}, 0.6 - 0.1 * 4 / 60),
+        ({"coins": -2}, -0.6 - 0.1 * 4 / 60),
         ({"stuck": True}, -0.5 - 0.1 * 4 / 60),
     ],
 )
 def test_each_reward_term(step: dict, worth: float) -> None:
-    reward = Reward(progress=10, time=-0.1, off_road=-0.2, wall=-0.2, wrong_way=-0.2, finish=1.0, stuck=-0.5)
+    reward = Reward(progress=10, time=-0.1, off_road=-0.2, wall=-0.2, wrong_way=-0.2, coin=0.3, finish=1.0, stuck=-0.5)
     assert step_reward(reward, reward_parts(reward, NOTHING._replace(**step))) == pytest.approx(worth)
 
 
@@ -158,7 +161,7 @@ terms = st.floats(-1e6, 1e6)
     reward=st.builds(
         Reward,
         kind=st.sampled_from(["shaped", "checkpoint"]),
-        **dict.fromkeys(("progress", "time", "off_road", "wall", "wrong_way", "finish", "stuck"), terms),
+        **dict.fromkeys(("progress", "time", "off_road", "wall", "wrong_way", "coin", "finish", "stuck"), terms),
         bound=st.floats(1e-3, 1e3),
     ),
     step=st.builds(
@@ -170,6 +173,7 @@ terms = st.floats(-1e6, 1e6)
         off_road=st.booleans(),
         hit=st.booleans(),
         wrong_way=st.booleans(),
+        coins=st.integers(-10, 10),
         finished=st.booleans(),
         stuck=st.booleans(),
     ),
