@@ -63,7 +63,8 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
     Observations are uint8 [height, width, C * frame_stack]; actions are the entries of `actions`, each held for
     `frame_skip` ticks (1/60 s). The episode is truncated when the race is finished, at `time_limit`, or after
     `no_progress_limit` seconds without a new best position; it is never terminated: laps and clocks are not observable,
-    so to the agent each of these is a time limit, and driving on would be worth as much as before. `info` contains:
+    so to the agent each of these is a time limit, and driving on would be worth as much as before; what it costs to be
+    stuck is `reward["stuck"]`. `info` contains:
 
     circuit, lap (completed laps, 0 to 5), lap_times (seconds, of those laps), x, y (position on the map, x east,
     y south), speed (768 at top speed on asphalt), ground (its name), progress (best so far, in laps from where the kart
