@@ -439,7 +439,7 @@ def test_the_kart_has_levels_a_map_and_attributions(browser: Browser, pole: Path
         assert page.locator(".bar").first.inner_text().startswith("none")
         drawn = page.locator("#map").evaluate("canvas => canvas.toDataURL()")
         one_step(page)
-        expect(page.locator("#parts tbody tr")).to_have_count(6)
+        expect(page.locator("#parts tbody tr")).to_have_count(8)  # the terms of its reward
         assert page.locator("#map").evaluate("canvas => canvas.toDataURL()") != drawn, "the line"
         bare, episode, lap, now = page.evaluate(LINES)
         assert bare == [0, 0, 0]
