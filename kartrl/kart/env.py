@@ -20,11 +20,11 @@ from kartrl.envs.wrappers.observations import wrap_images
 from kartrl.errors import UserError
 from kartrl.kart.built_circuits import is_foreign
 from kartrl.kart.console import KartConsole
-from kartrl.kart.game import FAST_COINS, TICKS_PER_SECOND, USUAL, Game
+from kartrl.kart.game import TICKS_PER_SECOND, USUAL, Game
 from kartrl.kart.game_files import BUNDLED, game_folder, state_file
 from kartrl.kart.game_files import circuits as available
 from kartrl.kart.levels import circuit_name, group_of
-from kartrl.kart.progress import Course, LapTimes, Progress, race_seconds
+from kartrl.kart.progress import Course, LapTimes, Progress, fast_coins, race_seconds
 from kartrl.kart.reward import RaceStep, reward_parts, step_reward
 from kartrl.kart.settings import Kart, Reward, sections_of
 
@@ -168,7 +168,7 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
         self._progress = Progress(sections, race["checkpoint"], self._offset(race))
         self._idle = 0  # ticks since the last new best
         self._collision = race["collision"]
-        self._coins = min(race["coins"], FAST_COINS)
+        self._coins = fast_coins(race)
         self._lap_times = LapTimes(console.game, race)
         self._picture.clear()
         return self._look(console), self._info(console.game, race, False, 0)
@@ -192,7 +192,7 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
         # the counter decreases by one each tick: if it is higher than expected, there was another collision
         hit = race["collision"] > max(0, self._collision - ticks)
         self._collision = race["collision"]
-        before, self._coins = self._coins, min(race["coins"], FAST_COINS)
+        before, self._coins = self._coins, fast_coins(race)
         clock = race_seconds(race)
         game = console.game
         laps = game.laps_done(race)

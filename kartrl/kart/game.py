@@ -9,7 +9,6 @@ from kartrl.config import View
 USUAL = View(frame_skip=5, frame_stack=1, height=54, width=52, grayscale=True)
 TICKS_PER_SECOND = 60
 VIEW_ROWS = slice(8, 108)  # of the bundled game's screen, with sky and ground: the view from the kart
-FAST_COINS = 10  # more make the kart no faster
 KMH = 30 / 192  # per unit of speed, as shown by the bundled game's panel
 
 

@@ -5,6 +5,11 @@ from collections.abc import Sequence
 from kartrl.kart.game import TICKS_PER_SECOND, Game
 
 
+def fast_coins(race: dict[str, int]) -> int:
+    """How many of a race state's coins make the kart faster: at most ten."""
+    return min(race["coins"], 10)
+
+
 def race_seconds(race: dict[str, int]) -> float:
     """The race clock of a raw race state, seconds."""
     return 60 * race["minutes"] + race["seconds"] + race["milliseconds"] / 100
