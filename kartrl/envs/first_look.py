@@ -21,7 +21,7 @@ from kartrl.envs.wrappers.checked import Misfit
 from kartrl.envs.wrappers.finite import NonFinite, fits, is_finite, reward_fault
 from kartrl.envs.wrappers.own_folder import OwnFolder
 from kartrl.envs.wrappers.parts import left_out
-from kartrl.envs.wrappers.vectors import fault_of
+from kartrl.envs.wrappers.vectors import faint_parts, fault_of
 from kartrl.errors import UserError, located
 
 Env = gymnasium.Env[Any, Any]
@@ -60,8 +60,8 @@ def look(
         made.append(OwnFolder(lambda: world.open_env(world.all_levels())))
         spec = _describe(world, made[0])
         random = np.random.default_rng(0)
-        seconds, masked = _stepped(made[0], spec.action, random)
-        spec = spec._replace(step_seconds=seconds, action=dataclasses.replace(spec.action, masked=masked))
+        seconds, masked, faint = _stepped(made[0], spec.action, random)
+        spec = spec._replace(step_seconds=seconds, action=dataclasses.replace(spec.action, masked=masked), faint=faint)
         begin, limit = time.perf_counter(), "a second one crashes or hangs"
         while (count := len(made)) < 2 or (count < MOST_TOGETHER and time.perf_counter() - begin < MORE_SECONDS):
             yield spec._replace(most_envs=count, limit=limit)
@@ -113,14 +113,15 @@ def _mirrored(world: World, action: ActionSpec, observation: ObservationSpec) ->
     return key
 
 
-def _stepped(env: Env, action: ActionSpec, random: np.random.Generator) -> tuple[float, bool]:
+def _stepped(env: Env, action: ActionSpec, random: np.random.Generator) -> tuple[float, bool, tuple[str, ...]]:
     """Begin an episode and step by legal actions, as far as there is time.
 
     Exceptions of its own or faults after the first step are none here, as agents survive them, unless there is nothing
     else.
 
     Returns:
-        Median seconds per step after the first, as other processes may use the core; whether it gives masks.
+        Median seconds per step after the first, as other processes may use the core; whether it gives masks; see
+        `faint_parts`.
 
     Raises:
         Misfit: it cannot be reset or stepped, or returns only what cannot be learned from.
@@ -131,7 +132,8 @@ def _stepped(env: Env, action: ActionSpec, random: np.random.Generator) -> tuple
         if not is_finite(observation):
             raise Misfit(f"it begins with {fault_of(env)}")
         masked = info.get(masks.KEY) is not None
-        fault, info = _step(env, _legal(env, action, random, info))
+        largest = np.abs(observation)
+        fault, info, observation = _step(env, _legal(env, action, random, info))
     times: list[float] = []
     faults, begin = [fault], time.perf_counter()
     try:
@@ -139,16 +141,17 @@ def _stepped(env: Env, action: ActionSpec, random: np.random.Generator) -> tuple
             masked |= info.get(masks.KEY) is not None
             chosen = _legal(env, action, random, info)
             start = time.perf_counter()
-            fault, info = _step(env, chosen)
+            fault, info, observation = _step(env, chosen)
             times.append(time.perf_counter() - start)
             faults.append(fault)
+            largest = np.fmax(largest, np.abs(observation))
     except (Misfit, UserError):
         raise
     except Exception:
         pass
     if len(faults) >= LEAST_FAULTS and all(faults):
         raise Misfit(f"its steps have nothing but {faults[-1]}: scale or clip it in environment.wrapper")
-    return statistics.median(times) if times else 0.0, masked
+    return statistics.median(times) if times else 0.0, masked, faint_parts(env, largest)
 
 
 def _legal(env: Env, action: ActionSpec, random: np.random.Generator, info: Info) -> Any:
@@ -156,9 +159,14 @@ def _legal(env: Env, action: ActionSpec, random: np.random.Generator, info: Info
     return action.sample(random, masks.restriction(env, info.get(masks.KEY))[None])[0]
 
 
-def _step(env: Env, action: Any) -> tuple[str, Info]:
-    """Take a step, and begin the next episode if one ends; returns the step's fault, or "", and the newest `info`."""
+def _step(env: Env, action: Any) -> tuple[str, Info, np.ndarray | float]:
+    """Take a step, and begin the next episode if one ends.
+
+    Returns:
+        The step's fault, or "", the newest `info`, and the step's observation, if it has one.
+    """
     info: Info = {}
+    observation: np.ndarray | float = 0.0
     try:
         observation, reward, terminated, truncated, info = env.step(action)
         fault = "" if fits(reward) else reward_fault(reward)
@@ -167,7 +175,7 @@ def _step(env: Env, action: Any) -> tuple[str, Info]:
         fault = str(error)
     if fault or terminated or truncated:
         _, info = env.reset()
-    return fault, info
+    return fault, info, observation
 
 
 @contextlib.contextmanager

@@ -238,6 +238,7 @@ class EnvSpec(NamedTuple):
     limit: str = ""  # why it cannot have more
     renders: bool = True  # whether it says that it renders frames
     normalising: tuple[str, ...] = ()  # keys that do what wrappers do by running statistics, which no checkpoint holds
+    faint: tuple[str, ...] = ()  # parts of its observations that use little of the range that they declare
 
 
 LONGEST = 160  # characters of a description

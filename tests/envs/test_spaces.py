@@ -229,6 +229,17 @@ def test_words_among_the_parts_of_a_dict_are_left_out_and_named() -> None:
     assert "does not see mission" in remarks(configuration, inspect_env(configuration))[0]
 
 
+def test_parts_that_use_little_of_their_range_are_named() -> None:
+    """Scaled by the range that MiniGrid declares, its cells would be 0.04 at most, and what they are is hardly seen."""
+    keys = "Mission", "environment.wrapper=spaces_zoo:Cells"
+    cells = zoo(*keys)
+    spec = inspect_env(cells)
+    assert spec.faint == ("image (at most 10 of 255)",)
+    assert "image (at most 10 of 255), so that the network hardly sees it: set model.norm" in remarks(cells, spec)[1]
+    assert len(remarks(zoo(*keys, "model.normalise_observations=true"), spec)) == 1, "which helps"
+    assert not inspect_env(zoo("Mission")).faint
+
+
 def test_wrappers_with_statistics_of_their_own_are_named() -> None:
     wrapped = config("CartPole-v1", "environment.wrapper=gymnasium.wrappers:NormalizeObservation")
     (line,) = remarks(wrapped, inspect_env(wrapped))

@@ -13,6 +13,7 @@ from kartrl.envs.wrappers.images import LARGEST_SPAN, Convert
 
 Env = gymnasium.Env[Any, Any]
 Space = gymnasium.Space[Any]
+FAINT = 1 / 16  # of a declared range
 
 
 def vector_converter(space: Space) -> Convert:
@@ -60,6 +61,30 @@ def fault_of(env: Env) -> str:
             return env.fault()
         env = env.env
     return "an observation that is not finite"
+
+
+def faint_parts(env: Env, largest: np.ndarray) -> tuple[str, ...]:
+    """Those bounded integers that use so little of their declared range that, scaled by it, a network hardly sees them.
+
+    MiniGrid declares 0 to 255 for cells that are 0 to 10, and for its one-hot ones, which are 0 or 1.
+
+    Args:
+        largest: of the absolute values of some observations as float32 [D].
+
+    Returns:
+        A text for each part, such as "image (at most 10 of 255)"; () if observations are no vectors.
+    """
+    while isinstance(env, gymnasium.Wrapper) and not isinstance(env, ToVector):
+        env = env.env
+    found, at = list[str](), 0
+    for name, space in leaves(env.env.observation_space) if isinstance(env, ToVector) else ():
+        offset, factor = _scale(space)
+        seen = largest[at : at + len(factor)]
+        at += len(factor)
+        if not offset.any() and (factor < 1).all() and 0 < seen.max() < FAINT:
+            most = float((seen / factor).max())
+            found.append(f"{name or 'observations'} (at most {most:g} of {1 / factor.min():g})")
+    return tuple(found)
 
 
 def vector_size(space: Space) -> int:
