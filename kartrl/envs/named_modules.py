@@ -107,7 +107,8 @@ def import_named(key: str, value: str, section: str = "environment") -> ModuleTy
     try:
         return importlib.import_module(named[1])
     except ModuleNotFoundError as error:
-        raise UserError(f"[{section}] {key} = {value}: {error}") from error
+        advice = "; pip install 'kartrl[minigrid]'" if error.name == "minigrid" else ""  # of a preset
+        raise UserError(f"[{section}] {key} = {value}: {error}{advice}") from error
     except (Exception, SystemExit) as error:
         raise UserError(f"[{section}] {key} = {value}: cannot import {named[1]!r}: {located(error)}") from error
 

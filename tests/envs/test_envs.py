@@ -239,8 +239,12 @@ def test_missing_stable_retro_disables_only_the_kart() -> None:
     assert all(word in text for word in ("stable-retro", "Linux", "x86-64", "macOS", "arm64", "CartPole-v1"))
 
 
-def test_without_ale_the_extra_is_named() -> None:
-    assert "kartrl[atari]" in missing("ale_py", "ALE/Pong-v5")
+@pytest.mark.parametrize(
+    ("module", "name", "extra"),
+    [("ale_py", "ALE/Pong-v5", "atari"), ("minigrid", "minigrid:MiniGrid-MemoryS7-v0", "minigrid")],
+)
+def test_the_extra_of_a_missing_package_is_named(module: str, name: str, extra: str) -> None:
+    assert f"pip install 'kartrl[{extra}]'" in missing(module, name)
 
 
 def test_a_busy_machine_does_not_make_an_environment_look_slow() -> None:
