@@ -64,6 +64,8 @@ def render(value: Any) -> str:
         ValueError: it contains a non-finite number.
         TypeError: it contains a value that has no literal.
     """
+    if hasattr(value, "tolist"):  # of NumPy's types
+        value = value.tolist()
     match value:
         case None | bool():
             return str(value).lower()

@@ -159,14 +159,14 @@ def _legal(env: Env, action: ActionSpec, random: np.random.Generator, info: Info
     return action.sample(random, masks.restriction(env, info.get(masks.KEY))[None])[0]
 
 
-def _step(env: Env, action: Any) -> tuple[str, Info, np.ndarray | float]:
+def _step(env: Env, action: Any) -> tuple[str, Info, Any]:
     """Take a step, and begin the next episode if one ends.
 
     Returns:
         The step's fault, or "", the newest `info`, and the step's observation, if it has one.
     """
     info: Info = {}
-    observation: np.ndarray | float = 0.0
+    observation: Any = 0.0
     try:
         observation, reward, terminated, truncated, info = env.step(action)
         fault = "" if fits(reward) else reward_fault(reward)

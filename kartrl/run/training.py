@@ -151,7 +151,7 @@ def train(
                 display.say(f"kartrl: resume it from its last checkpoint: {again}")
             raise
         display.say(display.summary())
-        levels = world.levels("test") or world.levels("train")
+        levels = [level or world.name_level(level) for level in world.levels("test") or world.levels("train")]
         if has_checkpoint(folder.path):
             again = command(folder.path, config, display.counters)
             display.say(_next_steps(folder.path, levels, trusted, again, spec.renders))

@@ -108,8 +108,8 @@ def remarks(config: Config, spec: EnvSpec) -> list[str]:
         lines.append(f"{name}: the network does not see {', '.join(spec.left_out)}, which {verb} text")
     if spec.faint and not config.model.normalise_observations:
         lines.append(
-            f"{name}: little is used of the declared range of {', '.join(spec.faint)}, so that the network hardly sees it: "
-            "set model.normalise_observations=true"
+            f"{name}: little is used of the declared range of {', '.join(spec.faint)}, so that the network hardly sees "
+            "it: set model.normalise_observations=true"
         )
     if spec.normalising:
         lines.append(

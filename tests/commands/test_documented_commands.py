@@ -298,8 +298,14 @@ def parse_script(script: Path, arguments: list[str]) -> None:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     "overrides",
-    [CARTPOLE, OWN, KART, (*SHORT, "levels.*=none", "levels.mine.toml=train", "levels.random:3:asphalt=none")],
-    ids=["CartPole", "module:Id", "kart", "own circuit"],
+    [
+        CARTPOLE,
+        OWN,
+        KART,
+        (*SHORT, "levels.*=none", "levels.mine.toml=train", "levels.random:3:asphalt=none"),
+        ("environment.id=retro/Airstriker-Genesis-v0", "levels.*=none", "levels.power on=train"),
+    ],
+    ids=["CartPole", "module:Id", "kart", "own circuit", "power on"],
 )
 def test_printed_commands_work(prepared: Path, overrides: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     """Those in the last lines of a run."""
@@ -312,6 +318,7 @@ def test_printed_commands_work(prepared: Path, overrides: tuple[str, ...], monke
     films = [] if overrides is OWN else ["Record"]  # this one does not render
     assert [name for name, _ in printed] == ["Resume", *films, "Evaluate"]
     for _, line in printed:
+        assert "''" not in line, "a level that has no name"
         *variables, words = re.match(r"((?:\w+=\S+ )*)(.*)", line).groups()
         arguments = shlex.split(words)
         for variable in shlex.split(variables[0]):
