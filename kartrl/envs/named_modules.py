@@ -17,6 +17,7 @@ from kartrl.errors import UserError, located
 
 Env = gymnasium.Env[Any, Any]
 _NAMED = re.compile(r"([^\W\d][\w.]*):")
+OF_PRESETS = ("minigrid", "minigrid.wrappers")  # trusted, as kartrl itself names them
 
 
 def named_modules(*sections: Environment | Model) -> list[str]:
@@ -26,8 +27,8 @@ def named_modules(*sections: Environment | Model) -> list[str]:
 
 
 def untrusted_modules(*sections: Environment | Model) -> list[str]:
-    """Of `named_modules`, those that the user has not named in `KARTRL_IMPORT`."""
-    trusted = _trusted()
+    """Of `named_modules`, those that neither the user has named, in `KARTRL_IMPORT`, nor a preset."""
+    trusted = (*OF_PRESETS, *_trusted())
     return [module for module in named_modules(*sections) if module not in trusted]
 
 

@@ -13,6 +13,7 @@ from gymnasium import spaces
 from kartrl.config import Config, read
 from kartrl.envs import make_env
 from kartrl.envs.episode import STATISTICS
+from kartrl.envs.named_modules import named_modules, untrusted_modules
 from kartrl.envs.registered import make_registered
 from kartrl.errors import UserError
 from kartrl.sizing.inspection import inspect_env
@@ -245,6 +246,13 @@ def test_missing_stable_retro_disables_only_the_kart() -> None:
 )
 def test_the_extra_of_a_missing_package_is_named(module: str, name: str, extra: str) -> None:
     assert f"pip install 'kartrl[{extra}]'" in missing(module, name)
+
+
+def test_what_a_preset_imports_is_trusted_and_no_more() -> None:
+    preset = read(["minigrid_memory"]).environment
+    assert named_modules(preset) == ["minigrid", "minigrid.wrappers"]
+    assert not untrusted_modules(preset)
+    assert untrusted_modules(preset.model_copy(update={"wrapper": "minigrid.envs:X"})) == ["minigrid.envs"]
 
 
 def test_a_busy_machine_does_not_make_an_environment_look_slow() -> None:
