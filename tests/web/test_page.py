@@ -19,6 +19,7 @@ from websockets.sync.client import connect
 
 from kartrl.config import dump
 from kartrl.driving.driver import open_driver
+from kartrl.kart.settings import Reward
 from kartrl.learning import checkpoint
 from kartrl.run.run_folder import RunFolder
 from kartrl.viewer.show import Show
@@ -439,7 +440,7 @@ def test_the_kart_has_levels_a_map_and_attributions(browser: Browser, pole: Path
         assert page.locator(".bar").first.inner_text().startswith("none")
         drawn = page.locator("#map").evaluate("canvas => canvas.toDataURL()")
         one_step(page)
-        expect(page.locator("#parts tbody tr")).to_have_count(8)  # the terms of its reward
+        expect(page.locator("#parts tbody tr")).to_have_count(len(Reward.model_fields) - 2)  # without kind, bound
         assert page.locator("#map").evaluate("canvas => canvas.toDataURL()") != drawn, "the line"
         bare, episode, lap, now = page.evaluate(LINES)
         assert bare == [0, 0, 0]
