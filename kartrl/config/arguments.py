@@ -64,8 +64,7 @@ def render(value: Any) -> str:
         ValueError: it contains a non-finite number.
         TypeError: it contains a value that has no literal.
     """
-    if hasattr(value, "tolist"):  # of NumPy's types
-        value = value.tolist()
+    value = _plain(value)
     match value:
         case None | bool():
             return str(value).lower()
@@ -90,7 +89,7 @@ def text_of(key: str, value: Any) -> str:
     Raises:
         ValueError, TypeError: see `render`.
     """
-    plain = value.tolist() if hasattr(value, "tolist") else value  # of NumPy's types
+    plain = _plain(value)
     if isinstance(plain, str):
         return plain
     if key.startswith(f"environment.{PREFIX}."):
@@ -98,3 +97,8 @@ def text_of(key: str, value: Any) -> str:
     if isinstance(plain, list | tuple):
         return " ".join(map(str, plain))
     return str(plain).lower() if plain is None or isinstance(plain, bool) else str(plain)
+
+
+def _plain(value: Any) -> Any:
+    """A value of NumPy's types as one of Python's; others as they are."""
+    return value.tolist() if hasattr(value, "tolist") else value

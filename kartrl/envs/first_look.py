@@ -132,8 +132,8 @@ def _stepped(env: Env, action: ActionSpec, random: np.random.Generator) -> tuple
         if not is_finite(observation):
             raise Misfit(f"it begins with {fault_of(env)}")
         masked = info.get(masks.KEY) is not None
-        largest = np.abs(observation)
-        fault, info, observation = _step(env, _legal(env, action, random, info))
+        fault, info, stepped = _step(env, _legal(env, action, random, info))
+        largest = np.fmax(np.abs(observation), np.abs(stepped))
     times: list[float] = []
     faults, begin = [fault], time.perf_counter()
     try:
@@ -141,10 +141,10 @@ def _stepped(env: Env, action: ActionSpec, random: np.random.Generator) -> tuple
             masked |= info.get(masks.KEY) is not None
             chosen = _legal(env, action, random, info)
             start = time.perf_counter()
-            fault, info, observation = _step(env, chosen)
+            fault, info, stepped = _step(env, chosen)
             times.append(time.perf_counter() - start)
             faults.append(fault)
-            largest = np.fmax(largest, np.abs(observation))
+            largest = np.fmax(largest, np.abs(stepped))
     except (Misfit, UserError):
         raise
     except Exception:

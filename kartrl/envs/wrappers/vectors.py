@@ -56,11 +56,17 @@ class ToVector(gymnasium.ObservationWrapper[Any, Any, Any]):
 
 def fault_of(env: Env) -> str:
     """What is wrong with an environment's newest observation, which is not finite as float32 [D]."""
+    wrapper = _vector_wrapper(env)
+    return "an observation that is not finite" if wrapper is None else wrapper.fault()
+
+
+def _vector_wrapper(env: Env) -> ToVector | None:
+    """The one of an environment's wrappers that makes vectors, if there is one."""
     while isinstance(env, gymnasium.Wrapper):
         if isinstance(env, ToVector):
-            return env.fault()
+            return env
         env = env.env
-    return "an observation that is not finite"
+    return None
 
 
 def faint_parts(env: Env, largest: np.ndarray) -> tuple[str, ...]:
@@ -74,10 +80,10 @@ def faint_parts(env: Env, largest: np.ndarray) -> tuple[str, ...]:
     Returns:
         A text for each part, such as "image (at most 10 of 255)"; () if observations are no vectors.
     """
-    while isinstance(env, gymnasium.Wrapper) and not isinstance(env, ToVector):
-        env = env.env
+    if (wrapper := _vector_wrapper(env)) is None:
+        return ()
     found, at = list[str](), 0
-    for name, space in leaves(env.env.observation_space) if isinstance(env, ToVector) else ():
+    for name, space in leaves(wrapper.env.observation_space):
         offset, factor = _scale(space)
         seen = largest[at : at + len(factor)]
         at += len(factor)
