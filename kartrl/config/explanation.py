@@ -20,7 +20,7 @@ _KINDS = {
     "boolean": "true or false",
     "string": "text",
     "crop": "four whole numbers",
-    "schedule": "number, or linear START END, or polynomial START END",
+    "schedule": "number, or linear START END, or polynomial START END, or piecewise AT VALUE AT VALUE ...",
 }
 _LIMITS = {
     "minimum": "{:,} or more",

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from kartrl.config.schedule import Candidates, Schedule, Share, constant
+from kartrl.config.schedule import Candidates, Share, constant, ramp
 from kartrl.config.section import Section, Words, split_words
 
 METHODS = ("queue", "uniform", "prioritised", "attentive", "elite")
@@ -73,7 +73,7 @@ class Replay(Section):
     )
 
     candidates: Candidates = Field(
-        Schedule("linear", 6.0, 1.0),
+        ramp("linear", 6.0, 1.0),
         description="attentive, elite: lambda, the number of candidates drawn for each unroll that is sampled, or a "
         "schedule",
     )

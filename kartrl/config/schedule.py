@@ -3,33 +3,58 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, PlainSerializer, WithJsonSchema
 
-POWERS = {"constant": 0, "linear": 1, "polynomial": 2}
-SYNTAX = "one number, or: linear START END, or: polynomial START END"
+POWERS = {"constant": 0, "linear": 1, "polynomial": 2, "piecewise": 1}
+SYNTAX = "one number, or: linear START END, or: polynomial START END, or: piecewise AT VALUE AT VALUE ..."
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """A value that goes from `start` to `end` over a run; `str` gives the syntax of the configuration."""
+    """A value that changes over a run; `str` gives the syntax of the configuration.
 
-    kind: Literal["constant", "linear", "polynomial"]
-    start: float
-    end: float
+    `points` are at least two pairs (the fraction of the run, the value then), in order. Before the first and after the
+    last the value is constant; of two pairs at the same fraction the later one holds from there on.
+    """
+
+    kind: Literal["constant", "linear", "polynomial", "piecewise"]
+    points: tuple[tuple[float, float], ...]
+
+    @property
+    def start(self) -> float:
+        return self.points[0][1]
+
+    @property
+    def values(self) -> list[float]:
+        return [value for _, value in self.points]
 
     def at(self, progress: float) -> float:
         """The value after this fraction of the run, 0 to 1 (`learning.schedules.Progress`)."""
-        return self.end + (self.start - self.end) * (1.0 - progress) ** POWERS[self.kind]
+        if progress < self.points[0][0]:
+            return self.start
+        for (left, start), (right, end) in pairwise(self.points):
+            if progress < right:
+                return end + (start - end) * ((right - progress) / (right - left)) ** POWERS[self.kind]
+        return self.points[-1][1]
 
     def __str__(self) -> str:
-        return str(self.start) if self.kind == "constant" else f"{self.kind} {self.start} {self.end}"
+        if self.kind == "constant":
+            return str(self.start)
+        numbers = sum(self.points, ()) if self.kind == "piecewise" else self.values
+        return " ".join(map(str, (self.kind, *numbers)))
 
 
 def constant(value: float) -> Schedule:
     """A schedule that never changes."""
-    return Schedule("constant", value, value)
+    return ramp("constant", value, value)
+
+
+def ramp(kind: Literal["constant", "linear", "polynomial"], start: float, end: float) -> Schedule:
+    """A schedule from `start` to `end` over the whole run."""
+    return Schedule(kind, ((0.0, start), (1.0, end)))
 
 
 def _parse(value: Any) -> Any:
@@ -38,21 +63,34 @@ def _parse(value: Any) -> Any:
         return value
     words = str(value).split()
     try:
-        kind, start, end = "constant" if len(words) == 1 else words[0], float(words[-2:][0]), float(words[-1])
-        if len(words) not in (1, 3) or kind not in POWERS or (kind == "constant") != (len(words) == 1):
-            raise ValueError
-    except (IndexError, ValueError):
+        kind = words.pop(0) if len(words) > 1 else "constant"
+        numbers = [float(word) for word in words]
+    except ValueError:
         raise ValueError(f"must be {SYNTAX}") from None
-    if not (math.isfinite(start) and math.isfinite(end)):
-        raise ValueError("must be finite")
-    return Schedule(kind, start, end)  # type: ignore[arg-type]  # it is one of these
+    if not numbers or not all(map(math.isfinite, numbers)):
+        raise ValueError("must be finite" if numbers else f"must be {SYNTAX}")
+    if kind == "piecewise":
+        return _piecewise(numbers)
+    if len(numbers) != (1 if kind == "constant" else 2) or kind not in POWERS:
+        raise ValueError(f"must be {SYNTAX}")
+    return ramp(kind, numbers[0], numbers[-1])  # type: ignore[arg-type]  # it is one of these
+
+
+def _piecewise(numbers: list[float]) -> Schedule:
+    """The schedule of `numbers`, AT and VALUE alternately; ValueError says what AT must be."""
+    if len(numbers) < 4 or len(numbers) % 2:
+        raise ValueError("piecewise must have two or more pairs AT VALUE")
+    at = numbers[::2]
+    if at != sorted(at) or at[0] < 0 or at[-1] > 1:
+        raise ValueError("piecewise must have each AT, a fraction of the run, from 0 to 1 and in order")
+    return Schedule("piecewise", tuple(zip(at, numbers[1::2], strict=True)))
 
 
 def _within(low: float, high: float) -> Callable[[Schedule], Schedule]:
     def check(schedule: Schedule) -> Schedule:
-        if min(schedule.start, schedule.end) < low:
+        if min(schedule.values) < low:
             raise ValueError(f"must be {low:g} or more")
-        if max(schedule.start, schedule.end) > high:
+        if max(schedule.values) > high:
             raise ValueError(f"must be {high:g} or less")
         return schedule
 

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from kartrl.config.schedule import Rate, Schedule
+from kartrl.config.schedule import Rate, ramp
 from kartrl.config.section import DAY, YEAR, AutoInt, Count, Numbers, Section, UserPath, Words
 from kartrl.files import user_path
 
@@ -250,9 +250,9 @@ class Optimizer(Section):
         "adam", description="adam, adamw, rmsprop (as in IMPALA and A3C) or sgd"
     )
     learning_rate: Rate = Field(
-        Schedule("linear", 1e-3, 1e-5),
+        ramp("linear", 1e-3, 1e-5),
         description="a number, or a schedule from the start to the end of the run: linear START END, or polynomial "
-        "START END (of power 2)",
+        "START END (of power 2), or piecewise AT VALUE AT VALUE ..., AT being fractions of the run",
     )
     kl_target: float = Field(
         0.0,

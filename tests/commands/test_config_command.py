@@ -93,7 +93,11 @@ def test_json_holds_every_value_with_its_type(capsys):
     ("key", "accepted", "default"),
     [
         ("system.agents", "whole number, 1 or more, at most 1,024 or auto", "auto"),
-        ("learning_rate", "number, or linear START END, or polynomial START END, 0 or more", "linear 0.001 1e-05"),
+        (
+            "learning_rate",
+            "number, or linear START END, or polynomial START END, or piecewise AT VALUE AT VALUE ..., 0 or more",
+            "linear 0.001 1e-05",
+        ),
         ("environment.crop", "four whole numbers or auto", "auto"),
         ("model.channels", "list: whole number, 1 or more, at most 65,536 each", "16 32 32"),
         ("optimizer.momentum", "number, 0 or more, less than 1", "0.0"),

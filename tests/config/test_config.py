@@ -152,6 +152,14 @@ def test_messages_have_no_words_of_a_library(name):
         ("algorithm.discount=linear 0.9", "must be one number, or: linear START END"),
         ("algorithm.discount=constant 0.9 0.99", "must be one number, or: linear START END"),
         ("algorithm.discount=0.9 0.99", "must be one number, or: linear START END"),
+        ("algorithm.discount=piecewise", "or: piecewise AT VALUE AT VALUE ..."),
+        ("algorithm.discount=piecewise 0 0.9", "piecewise must have two or more pairs AT VALUE"),
+        ("algorithm.discount=piecewise 0 0.9 1", "piecewise must have two or more pairs AT VALUE"),
+        ("algorithm.discount=piecewise 0 0.9 1 half", "must be one number, or: linear START END"),
+        ("algorithm.discount=piecewise 0 0.9 5000 1", "each AT, a fraction of the run, from 0 to 1 and in order"),
+        ("algorithm.discount=piecewise 0.5 0.9 0.2 1", "each AT, a fraction of the run, from 0 to 1 and in order"),
+        ("algorithm.discount=piecewise 0 0.9 0.5 1.2 1 0.9", "[algorithm] discount: must be 1 or less"),
+        ("optimizer.learning_rate=piecewise 0 0 1 0.001", "must start above 0"),
         ("algorithm.discount=", "must be one number, or: linear START END"),
         ("ppo.clip_range=linear 0 0.2", "must start above 0"),
         ("impala.entropy_cost=quadratic 0.1 0.2", "must be one number, or: linear START END"),
@@ -325,6 +333,9 @@ def test_any_overrides_are_a_configuration_or_one_clear_line(overrides):
             "optimizer.learning_rate": st.floats(1e-9, 1.0)
             | st.tuples(st.sampled_from(["linear", "polynomial"]), st.floats(1e-9, 1.0), st.floats(0, 1.0)).map(
                 lambda words: " ".join(map(str, words))
+            )
+            | st.lists(st.tuples(st.floats(0, 1), st.floats(1e-9, 1.0)), min_size=2).map(
+                lambda points: " ".join(["piecewise", *(f"{at} {value}" for at, value in sorted(points))])
             ),
             "algorithm.name": st.sampled_from(["impala", "a2c"]),
             "algorithm.discount": st.floats(0, 1),

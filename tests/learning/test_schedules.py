@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from kartrl.config import Run
-from kartrl.config.schedule import Schedule, constant
+from kartrl.config.schedule import Schedule, constant, ramp
 from kartrl.learning.counters import Counters
 from kartrl.learning.schedules import Progress
 
@@ -14,14 +14,20 @@ from kartrl.learning.schedules import Progress
     ("schedule", "expected"),
     [
         (constant(0.3), (0.3, 0.3, 0.3)),
-        (Schedule("linear", 1.0, 0.1), (1.0, 0.55, 0.1)),
-        (Schedule("linear", 0.99, 0.995), (0.99, 0.9925, 0.995)),
-        (Schedule("polynomial", 1.0, 0.1), (1.0, 0.1 + 0.9 / 4, 0.1)),
+        (ramp("linear", 1.0, 0.1), (1.0, 0.55, 0.1)),
+        (ramp("linear", 0.99, 0.995), (0.99, 0.9925, 0.995)),
+        (ramp("polynomial", 1.0, 0.1), (1.0, 0.1 + 0.9 / 4, 0.1)),
     ],
     ids=str,
 )
 def test_values_at_the_start_the_middle_and_the_end(schedule, expected):
     assert [schedule.at(progress) for progress in (0.0, 0.5, 1.0)] == pytest.approx(expected)
+
+
+def test_piecewise_values_are_straight_between_points_and_jump_where_two_are_at_one():
+    schedule = Schedule("piecewise", ((0.2, 1.0), (0.6, 0.0), (0.6, 0.5), (0.8, 0.1)))
+    expected = {0.0: 1.0, 0.2: 1.0, 0.3: 0.75, 0.5: 0.25, 0.599: 0.0025, 0.6: 0.5, 0.7: 0.3, 0.8: 0.1, 1.0: 0.1}
+    assert {progress: schedule.at(progress) for progress in expected} == pytest.approx(expected)
 
 
 def saved(progress, agent_steps, seconds=0.0):
@@ -48,7 +54,7 @@ def test_resume_with_more_steps_never_raises_learning_rate():
     first = Progress(Run(agent_steps=1000), Counters())
     before = saved(first, 600)
     progress = Progress(Run(agent_steps=3000), before)
-    schedule = Schedule("linear", 1.0, 0.1)
+    schedule = ramp("linear", 1.0, 0.1)
     rates = [schedule.at(progress.schedule(before._replace(agent_steps=n))) for n in range(600, 3001, 100)]
     assert rates[0] == schedule.at(first.schedule(before)), "it continues from where it stood"
     assert all(later < earlier for earlier, later in pairwise(rates))
