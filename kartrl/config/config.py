@@ -121,7 +121,7 @@ class Config(_WithAlgorithms):
             section = getattr(self, name)
             for key, value in section:
                 unused = name == "replay" and not methods & SCHEDULED.get(key, set())
-                changes = isinstance(value, Schedule) and len(set(value.values)) > 1
+                changes = isinstance(value, Schedule) and value.changes
                 if key == "learning_rate" or (changes and not unused):
                     found[f"{name}.{key}"] = value
         return found

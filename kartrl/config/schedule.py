@@ -31,6 +31,10 @@ class Schedule:
     def values(self) -> list[float]:
         return [value for _, value in self.points]
 
+    @property
+    def changes(self) -> bool:
+        return len(set(self.values)) > 1
+
     def at(self, progress: float) -> float:
         """The value after this fraction of the run, 0 to 1 (`learning.schedules.Progress`)."""
         if progress < self.points[0][0]:

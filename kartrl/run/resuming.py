@@ -86,7 +86,7 @@ def to_resume(config: Config, counters: Counters) -> tuple[str, str]:
         overrides.append(f"run.agent_steps={_raised(run.agent_steps, counters.agent_steps):.0f}")
     if run.minutes and minutes > run.minutes / 2:
         overrides.append(f"run.minutes={_raised(run.minutes, minutes):g}")
-    if any(schedule.start != schedule.end for schedule in config.schedules.values()):
+    if any(schedule.changes for schedule in config.schedules.values()):
         overrides.append("run.schedules=stretch")
     return reached, "".join(f" --set {override}" for override in overrides)
 
@@ -130,8 +130,8 @@ def _schedules(stored: Checkpoint, config: Config) -> str:
     values = []
     for key, schedule in schedules.items():
         value = schedule.at(progress) * (factor if key == "optimizer.learning_rate" else 1.0)
-        values.append(f"{key} is {value:.3g}" + f" ({schedule})" * (schedule.start != schedule.end))
-    if all(schedule.start == schedule.end for schedule in schedules.values()):
+        values.append(f"{key} is {value:.3g}" + f" ({schedule})" * schedule.changes)
+    if not any(schedule.changes for schedule in schedules.values()):
         how, advice = "No schedule", ""
     elif progress == 1.0:
         how, advice = "Schedules are over", "; --set run.schedules=stretch or restart begins them again"
