@@ -200,7 +200,7 @@ def _difference(env: Env, error: Exception) -> str | None:
         return f"its reset must be reset(self, *, seed=None, options=None): {error}"
     if isinstance(error, AttributeError) and error.name == "seed":
         return f"its reset cannot be given a seed: {error}; add that method in the function that registers it"
-    with contextlib.suppress(Exception):
+    with contextlib.suppress(Exception, SystemExit):
         began: Any = env.reset()
         if not (isinstance(began, tuple) and len(began) == 2 and isinstance(began[1], dict)):
             return f"its reset does not return an observation and info, a dict, {OLD}"

@@ -94,7 +94,7 @@ class World(WorldLevels, ABC):
         try:
             env = take_actions(env, section)
         except UserError as error:
-            env.close()
+            Checked(env).close()
             raise UserError(f"{section.id}: {error}") from error
         if render:
             from kartrl.envs.wrappers.pictures import Pictures

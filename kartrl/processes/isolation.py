@@ -109,7 +109,7 @@ def _answer(writer: Connection, function: Callable[..., Any], arguments: tuple[A
             raise
         except UserError as error:
             result = error
-        except Exception as error:  # may not be picklable
+        except (Exception, SystemExit) as error:  # may not be picklable
             cause = shortage(error)
             result = UserError(cause) if cause is not None else CodeFailed(located(error))
         writer.send((result, True))

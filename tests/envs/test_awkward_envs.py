@@ -1,5 +1,7 @@
 """Environments of third parties: what Gymnasium allows is handled, and what it does not is one line."""
 
+import contextlib
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -83,11 +85,19 @@ def test_an_info_reused_for_life_has_each_episodes_numbers() -> None:
     assert STATISTICS not in env.unwrapped.info
 
 
-@pytest.mark.parametrize("name", ["BadClose", "QuitsPygame"])
+@pytest.mark.parametrize("name", ["BadClose", "QuitsPygame", "Exits"])
 def test_a_close_that_fails_or_quits_pygame_is_no_fault(name: str) -> None:
     assert inspect_env(config(name)).most_envs == 0
     for env in (make_env(config(name)), make_env(config(name), render=True), make_group(config(name), 2)):
         env.close()
+
+
+def test_a_signal_ends_the_process_within_an_environment_too() -> None:
+    env = make_env(config("Exits"))
+    for number in (0, 143):
+        env.unwrapped.close = lambda number=number: sys.exit(number)  # type: ignore[method-assign]
+        with pytest.raises(SystemExit) if number else contextlib.nullcontext():
+            env.close()
 
 
 @pytest.mark.parametrize("name", ["Served", "Vectorised"])
@@ -109,6 +119,9 @@ def test_processes_of_an_environment_end_with_it(name: str) -> None:
         (("NoInfo",), ["its step returned no info, which is a dict, but None"]),
         (("NoInfo", "kwargs.first=3"), ["its step returned no info, which is a dict, but None"]),
         (("NoSeed",), ["reset(self, *, seed=None, options=None)"]),
+        (("ExitsOld",), ["reset(self, *, seed=None, options=None)"]),
+        (("Exits", "kwargs.method=step"), ["its step ends the process by sys.exit()", "awkward.py"]),
+        (("Exits", "kwargs.method=reset"), ["its reset ends the process by sys.exit()", "awkward.py"]),
         (("Reward", "kwargs.reward=[1, 2]"), ["vectors of 2 numbers", "mo_gymnasium.wrappers:LinearReward"]),
         (("Reward", "kwargs.reward=much"), ["must be numbers", "'much'"]),
         (("Reward", "kwargs.reward=1e300"), ["a reward of 1e+300", "float32", "environment.wrapper"]),

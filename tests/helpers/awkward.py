@@ -162,6 +162,24 @@ class QuitsPygame(Ordinary):
         pygame.quit()
 
 
+class Exits(Ordinary):
+    """Ends the process in one of its methods, as some games do when their window is closed."""
+
+    def __init__(self, method="close", **settings):
+        super().__init__(**settings)
+        setattr(self, method, lambda *_, **__: sys.exit())
+
+
+class ExitsOld(Ordinary):
+    """Has the reset of the old Gym, and ends the process when it is closed."""
+
+    def reset(self):
+        return super().reset()
+
+    def close(self):
+        sys.exit()
+
+
 class FatalError(Exception):
     """As MuJoCo's."""
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from kartrl.envs.episode import STATISTICS
 from kartrl.envs.seeds import SEEDS
+from kartrl.errors import brief
 
 Env = gymnasium.Env[Any, Any]
 Info = dict[str, Any]
@@ -42,7 +43,10 @@ class Checked(gymnasium.Wrapper[Any, Any, Any, Any]):
         if seed is not None:
             seed %= SEEDS
             self._seed_spaces(seed)
-        observation, info = self.env.reset(seed=seed, options=options)
+        try:
+            observation, info = self.env.reset(seed=seed, options=options)
+        except SystemExit as error:
+            raise _stayed("reset", error) from error
         _check_info("reset", info)
         self._return, self._length = 0.0, 0
         self._beat()
@@ -54,7 +58,10 @@ class Checked(gymnasium.Wrapper[Any, Any, Any, Any]):
         Raises:
             Misfit: the reward is not a number, `terminated` or `truncated` not a truth value, or `info` not a dict.
         """
-        observation, reward, terminated, truncated, info = self.env.step(action)
+        try:
+            observation, reward, terminated, truncated, info = self.env.step(action)
+        except SystemExit as error:
+            raise _stayed("step", error) from error
         _check_info("step", info)
         if type(reward) is not float:
             reward = _number(reward)
@@ -68,8 +75,12 @@ class Checked(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def close(self) -> None:
         """Close it; an environment that fails to, as some do, is not used any more anyway."""
-        with contextlib.suppress(Exception):
+        try:
             self.env.close()
+        except SystemExit as error:
+            _stayed("close", error)
+        except Exception:
+            pass
 
     def _seed_spaces(self, seed: int) -> None:
         env: Env = self.env
@@ -80,6 +91,18 @@ class Checked(gymnasium.Wrapper[Any, Any, Any, Any]):
             if not isinstance(env, gymnasium.Wrapper):
                 return
             env = env.env
+
+
+def _stayed(method: str, error: SystemExit) -> RuntimeError:
+    """What to raise in place of an exception by which an environment, such as a game with a window, ends the process.
+
+    Raises:
+        SystemExit: it is a signal's.
+    """
+    if isinstance(error.code, int) and error.code > 128:  # as kartrl's handlers of signals raise it
+        raise error
+    what = "" if error.code is None else brief(repr(error.code))
+    return RuntimeError(f"its {method} ends the process by sys.exit({what})").with_traceback(error.__traceback__)
 
 
 def _check_info(method: str, info: Any) -> None:
