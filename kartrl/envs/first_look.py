@@ -60,7 +60,7 @@ def look(
         made.append(OwnFolder(lambda: world.open_env(world.all_levels())))
         spec = _describe(world, made[0])
         random = np.random.default_rng(0)
-        seconds, masked, faint = _stepped(made[0], spec.action, random)
+        seconds, masked, faint = _stepped(made[0], spec, random)
         spec = spec._replace(step_seconds=seconds, action=dataclasses.replace(spec.action, masked=masked), faint=faint)
         begin, limit = time.perf_counter(), "a second one crashes or hangs"
         while (count := len(made)) < 2 or (count < MOST_TOGETHER and time.perf_counter() - begin < MORE_SECONDS):
@@ -113,7 +113,7 @@ def _mirrored(world: World, action: ActionSpec, observation: ObservationSpec) ->
     return key
 
 
-def _stepped(env: Env, action: ActionSpec, random: np.random.Generator) -> tuple[float, bool, tuple[str, ...]]:
+def _stepped(env: Env, spec: EnvSpec, random: np.random.Generator) -> tuple[float, bool, tuple[str, ...]]:
     """Begin an episode and step by legal actions, as far as there is time.
 
     Exceptions of its own or faults after the first step are none here, as agents survive them, unless there is nothing
@@ -127,13 +127,14 @@ def _stepped(env: Env, action: ActionSpec, random: np.random.Generator) -> tuple
         Misfit: it cannot be reset or stepped, or returns only what cannot be learned from.
         UserError: a mask is invalid.
     """
+    action, seen = spec.action, spec.observation.each
     with _explained(env):
         observation, info = env.reset(seed=0)
         if not is_finite(observation):
             raise Misfit(f"it begins with {fault_of(env)}")
         masked = info.get(masks.KEY) is not None
         fault, info, stepped = _step(env, _legal(env, action, random, info))
-        largest = np.fmax(np.abs(observation), np.abs(stepped))
+        largest = _largest(seen(observation), seen(stepped))
     times: list[float] = []
     faults, begin = [fault], time.perf_counter()
     try:
@@ -144,14 +145,19 @@ def _stepped(env: Env, action: ActionSpec, random: np.random.Generator) -> tuple
             fault, info, stepped = _step(env, chosen)
             times.append(time.perf_counter() - start)
             faults.append(fault)
-            largest = np.fmax(largest, np.abs(stepped))
+            largest = _largest(largest, seen(stepped))
     except (Misfit, UserError):
         raise
     except Exception:
         pass
     if len(faults) >= LEAST_FAULTS and all(faults):
         raise Misfit(f"its steps have nothing but {faults[-1]}: scale or clip it in environment.wrapper")
-    return statistics.median(times) if times else 0.0, masked, faint_parts(env, largest)
+    return statistics.median(times) if times else 0.0, masked, faint_parts(env, spec.observation, largest)
+
+
+def _largest(those: list[np.ndarray], parts: list[np.ndarray]) -> list[np.ndarray]:
+    """The larger absolute values of each part of observations."""
+    return [np.fmax(np.abs(one), np.abs(other)) for one, other in zip(those, parts, strict=True)]
 
 
 def _legal(env: Env, action: ActionSpec, random: np.random.Generator, info: Info) -> Any:
@@ -163,10 +169,9 @@ def _step(env: Env, action: Any) -> tuple[str, Info, Any]:
     """Take a step, and begin the next episode if one ends.
 
     Returns:
-        The step's fault, or "", the newest `info`, and the step's observation, if it has one.
+        The step's fault, or "", the newest `info`, and the newest observation.
     """
-    info: Info = {}
-    observation: Any = 0.0
+    observation: Any = None
     try:
         observation, reward, terminated, truncated, info = env.step(action)
         fault = "" if fits(reward) else reward_fault(reward)
@@ -174,7 +179,8 @@ def _step(env: Env, action: Any) -> tuple[str, Info, Any]:
     except NonFinite as error:
         fault = str(error)
     if fault or terminated or truncated:
-        _, info = env.reset()
+        first, info = env.reset()
+        observation = first if observation is None else observation
     return fault, info, observation
 
 

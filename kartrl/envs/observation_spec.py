@@ -118,6 +118,14 @@ class ObservationSpec:
         """Of an observation as an array: uint8 or float32."""
         return "uint8" if self.is_packed else self.parts[0].dtype
 
+    def each(self, observation: np.ndarray) -> list[np.ndarray]:
+        """The parts of an observation as they are in it, each one-dimensional."""
+        if not self.is_packed:
+            return [observation.ravel()]
+        ends = [begin + part.nbytes for part, begin in zip(self.parts, self.begins, strict=True)]
+        places = zip(self.parts, self.begins, ends, strict=True)
+        return [observation[begin:end].view(part.dtype) for part, begin, end in places]
+
     @property
     def title(self) -> str:
         """For display, such as `84x84x4` or `camera 84x84x4, speed 1 number`."""

@@ -240,6 +240,20 @@ def test_parts_that_use_little_of_their_range_are_named() -> None:
     assert not inspect_env(zoo("Mission")).faint
 
 
+@pytest.mark.parametrize(
+    ("parts", "found"),
+    [
+        ("cells", ["observations"]),
+        ("bright", []),
+        ("all", ["cells", "counts"]),
+    ],
+)
+def test_images_that_use_little_of_their_range_are_named(parts: str, found: list[str]) -> None:
+    """A grid of MiniGrid with sides of 16 cells or more is an image, of which the largest number is 10."""
+    keys = "environment.wrapper=spaces_zoo:cells_and_counts", f"environment.observation_parts={parts}"
+    assert inspect_env(zoo("ChannelsLast", *keys)).faint == tuple(f"{name} (at most 10 of 255)" for name in found)
+
+
 def test_wrappers_with_statistics_of_their_own_are_named() -> None:
     wrapped = config("CartPole-v1", "environment.wrapper=gymnasium.wrappers:NormalizeObservation")
     (line,) = remarks(wrapped, inspect_env(wrapped))

@@ -76,6 +76,16 @@ class Cells(gymnasium.ObservationWrapper):
         return {**observation, "image": observation["image"] % 11}
 
 
+def cells_and_counts(env: gymnasium.Env) -> gymnasium.Env:
+    """A grid that is large enough for an image, whose cells are 0 to 10, and two numbers of them."""
+    parts = {"cells": env.observation_space, "counts": box(0, 255, (2,), np.uint8), "bright": env.observation_space}
+
+    def split(image: np.ndarray) -> dict[str, np.ndarray]:
+        return {"cells": image % 11, "counts": image[0, :2, 0] % 11, "bright": image}
+
+    return gymnasium.wrappers.TransformObservation(env, split, spaces.Dict(parts))
+
+
 def box(low: float, high: float, shape: tuple[int, ...], dtype: Any) -> spaces.Box:
     return spaces.Box(low, high, shape, dtype)
 

@@ -152,6 +152,7 @@ class Packed(gymnasium.Wrapper[Any, Any, Any, Any]):
                 shapes.append(ObservationPart(name, (vector_size(part.space),)))
         spec = ObservationSpec.packed(shapes)
         self.observation_space = Rows(spec)
+        self.vector_spaces = {part.name: known[part.name].space for part in spec.parts if not part.is_image}
         self._size = spec.nbytes
         self._images: list[_Image] = []
         self._vectors: list[_Vector] = []

@@ -1,5 +1,6 @@
 """Observations without images as float32 [D]."""
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import gymnasium
@@ -7,6 +8,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.spaces.utils import flatdim, flatten
 
+from kartrl.envs.observation_spec import ObservationSpec
 from kartrl.envs.spec import leaves
 from kartrl.envs.wrappers.finite import observation_fault
 from kartrl.envs.wrappers.images import LARGEST_SPAN, Convert
@@ -14,6 +16,7 @@ from kartrl.envs.wrappers.images import LARGEST_SPAN, Convert
 Env = gymnasium.Env[Any, Any]
 Space = gymnasium.Space[Any]
 FAINT = 1 / 16  # of a declared range
+BYTE = 255
 
 
 def vector_converter(space: Space) -> Convert:
@@ -42,6 +45,7 @@ class ToVector(gymnasium.ObservationWrapper[Any, Any, Any]):
     def __init__(self, env: Env) -> None:
         super().__init__(env)
         self._convert = vector_converter(env.observation_space)
+        self.vector_spaces = {"": env.observation_space}  # by the names of parts
         self._seen: Any = None  # the newest one, as the environment returned it
         self.observation_space = spaces.Box(-np.inf, np.inf, (vector_size(env.observation_space),), np.float32)
 
@@ -69,28 +73,38 @@ def _vector_wrapper(env: Env) -> ToVector | None:
     return None
 
 
-def faint_parts(env: Env, largest: np.ndarray) -> tuple[str, ...]:
-    """Those bounded integers that use so little of their declared range that, scaled by it, a network hardly sees them.
+def faint_parts(env: Env, spec: ObservationSpec, largest: Sequence[np.ndarray]) -> tuple[str, ...]:
+    """Images and bounded integers that use so little of their range that, scaled by it, a network hardly sees them.
 
     MiniGrid declares 0 to 255 for cells that are 0 to 10, and for its one-hot ones, which are 0 or 1.
 
     Args:
-        largest: of the absolute values of some observations as float32 [D].
+        spec: of its observations.
+        largest: for each part of these the absolute values that were largest, one-dimensional.
 
     Returns:
-        A text for each part, such as "image (at most 10 of 255)"; () if observations are no vectors.
+        A text for each part, such as "image (at most 10 of 255)".
     """
-    if (wrapper := _vector_wrapper(env)) is None:
-        return ()
-    found, at = list[str](), 0
-    for name, space in leaves(wrapper.env.observation_space):
-        offset, factor = _scale(space)
+    known = env.get_wrapper_attr("vector_spaces") if env.has_wrapper_attr("vector_spaces") else {}
+    found = list[str]()
+    for part, most in zip(spec.parts, largest, strict=True):
+        title = part.name or "observations"
+        if part.is_image and 0 < most.max() < BYTE * FAINT:
+            found.append(f"{title} (at most {most.max()} of {BYTE})")
+        elif part.name in known:
+            found += _faint_numbers(known[part.name], most, title)
+    return tuple(found)
+
+
+def _faint_numbers(space: Space, largest: np.ndarray, title: str) -> Iterator[str]:
+    """Of the parts of a space without images."""
+    at = 0
+    for name, part in leaves(space):
+        offset, factor = _scale(part)
         seen = largest[at : at + len(factor)]
         at += len(factor)
         if not offset.any() and (factor < 1).all() and 0 < seen.max() < FAINT:
-            most = float((seen / factor).max())
-            found.append(f"{name or 'observations'} (at most {most:g} of {1 / factor.min():g})")
-    return tuple(found)
+            yield f"{name or title} (at most {float((seen / factor).max()):g} of {1 / factor.min():g})"
 
 
 def vector_size(space: Space) -> int:
