@@ -62,6 +62,8 @@ def look(
         random = np.random.default_rng(0)
         seconds, masked, faint = _stepped(made[0], spec, random)
         spec = spec._replace(step_seconds=seconds, action=dataclasses.replace(spec.action, masked=masked), faint=faint)
+        if not masked and config.environment.action_masks:
+            spec = spec._replace(unused_mask=masks.elsewhere(made[0]))
         begin, limit = time.perf_counter(), "a second one crashes or hangs"
         while (count := len(made)) < 2 or (count < MOST_TOGETHER and time.perf_counter() - begin < MORE_SECONDS):
             yield spec._replace(most_envs=count, limit=limit)

@@ -57,6 +57,14 @@ def check_unmasked(env: gymnasium.Env[Any, Any], mask: Any) -> None:
         raise UserError(f"{_name(env)}: its info['{KEY}'] {LATE}")
 
 
+def elsewhere(env: gymnasium.Env[Any, Any]) -> str:
+    """Where an environment without masks in `info` has them, as PettingZoo's and those for sb3-contrib; else ""."""
+    space = env.unwrapped.observation_space
+    if isinstance(space, spaces.Dict) and KEY in space.spaces:
+        return f"the part {KEY} of its observations"
+    return "its method action_masks" if env.has_wrapper_attr("action_masks") else ""
+
+
 def _name(env: gymnasium.Env[Any, Any]) -> str:
     return env.spec.id if env.spec is not None else type(env.unwrapped).__name__
 

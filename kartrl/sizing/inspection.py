@@ -111,6 +111,11 @@ def remarks(config: Config, spec: EnvSpec) -> list[str]:
             f"{name}: little is used of the declared range of {', '.join(spec.faint)}, so that the network hardly sees "
             "it: set model.normalise_observations=true"
         )
+    if spec.unused_mask:
+        lines.append(
+            f"{name}: illegal actions may be taken, as {spec.unused_mask} is not used: return the mask in "
+            "info['action_mask'] of reset and step, by environment.wrapper, or set environment.action_masks=false"
+        )
     if spec.normalising:
         lines.append(
             f"{name}: a wrapper normalises by statistics that each environment begins anew, also in evaluations, as no "

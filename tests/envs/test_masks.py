@@ -13,6 +13,7 @@ from kartrl.envs import make_env, make_group
 from kartrl.envs.masks import ILLEGAL as OUT
 from kartrl.envs.masks import restriction
 from kartrl.errors import UserError
+from kartrl.sizing.inspection import remarks
 
 
 class Anything(gymnasium.Env):
@@ -113,6 +114,38 @@ def test_environments_without_masks_report_none():
 
 def test_taxi_is_masked():
     assert describe_env(read(overrides=["environment.id=Taxi-v4"])).action.masked
+
+
+class Elsewhere(gymnasium.Env):
+    """Has its masks in a method, as for sb3-contrib, or in observations, as PettingZoo's."""
+
+    action_space = spaces.Discrete(2)
+
+    def __init__(self, part: bool) -> None:
+        parts = {"observation": spaces.MultiBinary(3), "action_mask": spaces.MultiBinary(2)}
+        self.observation_space = spaces.Dict(parts) if part else parts["observation"]
+        if not part:
+            self.action_masks = lambda: [True, False]
+
+    def reset(self, *, seed=None, options=None):
+        return self.observation_space.sample(), {}
+
+    def step(self, action):
+        return self.observation_space.sample(), 0.0, False, False, {}
+
+
+gymnasium.register("Elsewhere-v0", Elsewhere)
+
+
+@pytest.mark.parametrize("part", [True, False])
+def test_masks_that_are_elsewhere_are_named(part):
+    keys = ["environment.id=Elsewhere-v0", f"environment.kwargs.part={part}"]
+    config = read(overrides=keys)
+    (line,) = remarks(config, describe_env(config))
+    assert ("the part action_mask" if part else "its method action_masks") in line
+    assert "info['action_mask']" in line
+    without = read(overrides=[*keys, "environment.action_masks=false"])
+    assert not remarks(without, describe_env(without)), "that is what it says to do"
 
 
 class Stuck(gymnasium.Env):
