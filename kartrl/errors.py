@@ -7,6 +7,7 @@ import sysconfig
 import traceback
 from pathlib import Path
 
+PACKAGES = re.compile(r"[/\\](site|dist)-packages[/\\]")  # the system's and the user's too
 LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 OURS = str(Path(__file__).parent)
 # messages of dlopen and PyTorch
@@ -60,9 +61,12 @@ def refusal(error: BaseException) -> str | None:
 def located(error: BaseException) -> str:
     """One line: the exception and where it was raised, in the user's own code if that is in the traceback."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if not frame.filename.startswith((*LIBRARIES, OURS, "<"))]
+    files = [frame for frame in frames if not frame.filename.startswith((*LIBRARIES, OURS, "<"))]
+    own = [frame for frame in files if PACKAGES.search(frame.filename) is None]
     place = (own or frames)[-1]
     text = "".join(traceback.format_exception_only(error)).strip()
+    if isinstance(error, AssertionError) and not str(error):
+        text += f": {frames[-1].line}"
     return f"{brief(text, 400)} ({place.filename}, line {place.lineno}){remedy(error)}"
 
 

@@ -110,6 +110,8 @@ def read_metric(folder: Path, metric: str) -> Points:
 
 
 def _lacking(folder: Path, metric: str, tags: Iterable[str]) -> UserError:
+    if metric in EPISODE_METRICS:
+        return UserError(f"{folder}: has no {metric} yet, as no episode of its training has ended; train longer")
     near = difflib.get_close_matches(metric, [*tags, *EPISODE_METRICS], n=1)
     return UserError(f"{folder}: has no {metric} yet" + (f"; the nearest that it has is {near[0]}" if near else ""))
 

@@ -151,6 +151,10 @@ def test_a_run_without_the_metric_is_refused_with_the_nearest(tmp_path):
     folder = write_run(tmp_path / "run", scalars={"losses/entropy": [1.0, float("nan")], "speed/updates": []})
     assert read_run(str(folder), "losses/entropy").points.value.tolist() == [1.0]
     assert "the nearest that it has is losses/entropy" in refused(lambda: read_run(str(folder), "loses/entropy"))
+    empty = write_run(tmp_path / "empty", returns=[])
+    assert "has no episodic_return yet, as no episode of its training has ended" in refused(
+        lambda: read_run(str(empty), RETURN)
+    )
     assert "no such run" in refused(lambda: read_run(str(tmp_path), RETURN))
 
 

@@ -229,3 +229,22 @@ def test_each_call_of_an_environment_is_a_sign_of_life() -> None:
 def test_resets_are_timed_one_by_one_before_a_run() -> None:
     slow = config("SlowReset", "environment.kwargs.seconds=2", "system.step_timeout=5")
     assert inspect_env(slow).most_envs == 0
+
+
+def test_an_assertion_without_text_in_a_package_is_named_with_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Gymnasium's Fetch robots fail so with a newer MuJoCo; a package of the system is not the user's own code."""
+    folder = tmp_path / "dist-packages"
+    folder.mkdir()
+    (folder / "robots.py").write_text("def check(kind):\n    assert kind in (2, 3)\n", encoding="utf-8")
+    own = "from robots import check\n\n\ndef arm():\n    check(1)\n"
+    for place, line in ((folder, "robots.py, line 2"), (tmp_path, "mine.py, line 5")):
+        (place / "mine.py").write_text(own, encoding="utf-8")
+        for path in (folder, place):
+            monkeypatch.syspath_prepend(str(path))
+        with pytest.raises(UserError) as error:
+            inspect_env(read(overrides=["environment.id=mine:arm"]))
+        assert "AssertionError: assert kind in (2, 3) (" in str(error.value)
+        assert str(error.value).endswith(f"{line})")
+        (place / "mine.py").unlink()
