@@ -185,7 +185,7 @@ def test_parts_of_an_atari_screen_are_said_to_have_no_effect():
     ("space", "said"),
     [
         ({"image": IMAGE, "list": spaces.Sequence(SPEED)}, "(at list); kartrl takes Box"),
-        ({"image": IMAGE, "list": spaces.Sequence(SPEED)}, "leave it out by environment.observation_parts = image"),
+        ({"image": IMAGE, "list": spaces.Sequence(SPEED)}, "in environment.wrapper, or leave it out by environ"),
         ({"a": IMAGE, "b": {"net": spaces.Graph(SPEED, None)}}, "(at b.net)"),
         ({"a": SPEED, "b": (SPEED, spaces.OneOf([SPEED, IMAGE]))}, "(at b.1)"),
         ({"a": IMAGE, "film": spaces.Box(0, 255, (4, 40, 40, 3), np.uint8)}, "(at film); kartrl takes images of two"),

@@ -200,7 +200,8 @@ def _check(space: gymnasium.Space[Any], parts: Sequence[Part]) -> None:
     fine = [part.name for part in parts if isinstance(part.space, KINDS)]
     for name, _, part in parts:
         if not isinstance(part, KINDS):
-            remedy = f"; leave it out by {KEY} = {' '.join(fine)}" if fine and len(fine) <= MOST_NAMED else ""
+            remedy = "; make it one of these in environment.wrapper"
+            remedy += f", or leave it out by {KEY} = {' '.join(fine)}" if fine and len(fine) <= MOST_NAMED else ""
             raise UserError(
                 f"its observations are {describe(part, name)}; kartrl takes Box, Discrete, MultiDiscrete and "
                 f"MultiBinary ones, and Dict and Tuple of these{remedy}"
