@@ -17,6 +17,7 @@ WIDE = 0.33  # of which the policy has lost its entropy without a rise of the re
 RANDOM = 0.95  # of untrained policies
 LEAST_EPISODES = 4  # of a window
 LARGE_NUMBERS = "; if observations are large numbers, set model.normalise_observations=true"
+LARGE_VALUE = 10.0  # magnitude from which errors of values outweigh the policy in the clipped gradient
 FAR, NEAR = 1.0, 0.5  # KL(mu || pi) between acting and learned policy; at 0.5, training can still go well
 
 
@@ -139,13 +140,14 @@ class Hints:
         self.trend = Trend(1 if steady else LEAST_EPISODES)
         self.shown: dict[str, str] = {}
         self._scalars: dict[str, float] = {}  # of each hint that there has been: 1 while shown, else 0
-        self.share = self.divergence = math.nan
+        self.share = self.divergence = self._value = math.nan
         self._rate, self._lag = config.optimizer.learning_rate.start, 0.0  # until the first update is read
 
     def add(self, scalars: Mapping[str, float]) -> None:
         """Add what was logged of an update."""
         self.divergence = scalars.get("losses/behaviour_kl", math.nan)
         self._rate, self._lag = scalars.get("losses/learning_rate", math.nan), scalars.get("lag/mean", 0.0)
+        self._value = scalars.get("losses/value_mean", math.nan)
         entropy = scalars.get("losses/entropy", math.nan)
         if self._scale is not None and math.isfinite(entropy):
             self.share = self._scale(entropy)
@@ -171,6 +173,15 @@ class Hints:
     def _entropy_cost(self) -> str:
         return f"{self._config.algorithm.name}.entropy_cost (now {dict(self._config.own)['entropy_cost']})"
 
+    @property
+    def _large_values(self) -> str:
+        """What to do first if values are large, as for rewards of hundreds; "" if they are not."""
+        section = self._config.algorithm
+        if not LARGE_VALUE < abs(self._value) < math.inf or section.reward_transform in ("sign", "clip"):
+            return ""
+        scale = section.reward_scale / 10 ** math.floor(math.log10(abs(self._value)))
+        return f"; but first, as values are large ({self._value:.3g}), set algorithm.reward_scale={scale:.2g}"
+
     def _entropy(self) -> str:
         """That the policy has lost its entropy without becoming better."""
         if not (self.trend.known and self.share < (BACK if "entropy" in self.shown else GONE)):
@@ -181,7 +192,7 @@ class Hints:
         return (
             f"The policy hardly explores any more: its entropy has fallen from {wide:.0%} to {self.share:.1%} of the "
             f"maximum, and the mean {self._what} has not risen since. Raise {self._entropy_cost}, or lower "
-            f"optimizer.learning_rate (now {self._rate:.2g})"
+            f"optimizer.learning_rate (now {self._rate:.2g}){self._large_values}"
         )
 
     def _progress(self, agent_steps: int) -> str:
@@ -192,7 +203,8 @@ class Hints:
         remedy = f"lower optimizer.learning_rate (now {self._rate:.2g}), or raise {self._entropy_cost}"
         if self.share > RANDOM:
             remedy = f"its actions are still nearly random: raise optimizer.learning_rate (now {self._rate:.2g})"
-        return f"The mean {self._what} has not risen in {agent_steps:,} agent steps{usual}: {remedy}, or train longer"
+        longer = f"or train longer{self._large_values}"
+        return f"The mean {self._what} has not risen in {agent_steps:,} agent steps{usual}: {remedy}, {longer}"
 
     def _far(self) -> str:
         """That agents act with a policy far from the learner's."""

@@ -83,6 +83,17 @@ def test_hint_before_the_first_reading_has_the_first_rate() -> None:
     assert "optimizer.learning_rate (now 0.001)" in text
 
 
+@pytest.mark.parametrize(("value", "scale"), [(-152.0, "0.01"), (47.0, "0.1"), (6.0, ""), (math.nan, "")])
+@pytest.mark.parametrize("entropy", [0.001, 0.6])
+def test_hint_names_the_scale_of_rewards_if_values_are_large(value: float, scale: str, entropy: float) -> None:
+    hints = Hints(read(overrides=CARTPOLE), ActionSpec.of(spaces.Discrete(2)), False, None, fresh=True)
+    for number in range(60):
+        hints.add({"losses/entropy": entropy, "losses/value_mean": value, "losses/learning_rate": 0.001})
+        hints.trend.add(100 * number, 1, -300.0 + number % 3)
+    (text,) = hints.look(5900, 0.5)
+    assert text.endswith(f"set algorithm.reward_scale={scale}") if scale else "reward_scale" not in text
+
+
 def test_entropy_share_is_of_uniform_actions() -> None:
     space = spaces.Tuple((spaces.MultiDiscrete([2, 8]), spaces.MultiBinary(4)))
     scale = entropy_scale(ActionSpec.of(space))
