@@ -21,7 +21,7 @@ from kartrl.envs.wrappers.checked import Misfit
 from kartrl.envs.wrappers.finite import NonFinite, fits, is_finite, reward_fault
 from kartrl.envs.wrappers.own_folder import OwnFolder
 from kartrl.envs.wrappers.parts import left_out
-from kartrl.envs.wrappers.vectors import faint_parts, fault_of
+from kartrl.envs.wrappers.vectors import badly_scaled, fault_of
 from kartrl.errors import UserError, located
 
 Env = gymnasium.Env[Any, Any]
@@ -60,8 +60,10 @@ def look(
         made.append(OwnFolder(lambda: world.open_env(world.all_levels())))
         spec = _describe(world, made[0])
         random = np.random.default_rng(0)
-        seconds, masked, faint = _stepped(made[0], spec, random)
-        spec = spec._replace(step_seconds=seconds, action=dataclasses.replace(spec.action, masked=masked), faint=faint)
+        seconds, masked, largest = _stepped(made[0], spec, random)
+        faint, large = badly_scaled(made[0], spec.observation, largest)
+        action = dataclasses.replace(spec.action, masked=masked)
+        spec = spec._replace(step_seconds=seconds, action=action, faint=faint, large=large)
         if not masked and config.environment.action_masks:
             spec = spec._replace(unused_mask=masks.elsewhere(made[0]))
         begin, limit = time.perf_counter(), "a second one crashes or hangs"
@@ -115,15 +117,15 @@ def _mirrored(world: World, action: ActionSpec, observation: ObservationSpec) ->
     return key
 
 
-def _stepped(env: Env, spec: EnvSpec, random: np.random.Generator) -> tuple[float, bool, tuple[str, ...]]:
+def _stepped(env: Env, spec: EnvSpec, random: np.random.Generator) -> tuple[float, bool, list[np.ndarray]]:
     """Begin an episode and step by legal actions, as far as there is time.
 
     Exceptions of its own or faults after the first step are none here, as agents survive them, unless there is nothing
     else.
 
     Returns:
-        Median seconds per step after the first, as other processes may use the core; whether it gives masks; see
-        `faint_parts`.
+        Median seconds per step after the first, as other processes may use the core; whether it gives masks; the
+        largest absolute values that were observed of each part.
 
     Raises:
         Misfit: it cannot be reset or stepped, or returns only what cannot be learned from.
@@ -154,7 +156,7 @@ def _stepped(env: Env, spec: EnvSpec, random: np.random.Generator) -> tuple[floa
         pass
     if len(faults) >= LEAST_FAULTS and all(faults):
         raise Misfit(f"its steps have nothing but {faults[-1]}: scale or clip it in environment.wrapper")
-    return statistics.median(times) if times else 0.0, masked, faint_parts(env, spec.observation, largest)
+    return statistics.median(times) if times else 0.0, masked, largest
 
 
 def _largest(those: list[np.ndarray], parts: list[np.ndarray]) -> list[np.ndarray]:

@@ -239,6 +239,7 @@ class EnvSpec(NamedTuple):
     renders: bool = True  # whether it says that it renders frames
     normalising: tuple[str, ...] = ()  # keys that do what wrappers do by running statistics, which no checkpoint holds
     faint: tuple[str, ...] = ()  # parts of its observations that use little of the range that they declare
+    large: tuple[str, ...] = ()  # parts of its observations that are large numbers
     unused_mask: str = ""  # where it says which actions are legal, if that is not `info`
 
 

@@ -17,7 +17,7 @@ WIDE = 0.33  # of which the policy has lost its entropy without a rise of the re
 RANDOM = 0.95  # of untrained policies
 LEAST_EPISODES = 4  # of a window
 LARGE_NUMBERS = "; if observations are large numbers, set model.normalise_observations=true"
-LARGE_VALUE = 10.0  # magnitude from which errors of values outweigh the policy in the clipped gradient
+LARGE_VALUE = 60.0  # beyond CartPole's 50; errors of such values outweigh the policy in the clipped gradient
 FAR, NEAR = 1.0, 0.5  # KL(mu || pi) between acting and learned policy; at 0.5, training can still go well
 
 

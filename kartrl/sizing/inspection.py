@@ -111,6 +111,11 @@ def remarks(config: Config, spec: EnvSpec) -> list[str]:
             f"{name}: little is used of the declared range of {', '.join(spec.faint)}, so that the network hardly sees "
             "it: set model.normalise_observations=true"
         )
+    if spec.large and not config.model.normalise_observations:
+        lines.append(
+            f"{name}: large numbers are in {', '.join(spec.large)}, from which a network learns badly: set "
+            "model.normalise_observations=true"
+        )
     if spec.unused_mask:
         lines.append(
             f"{name}: illegal actions may be taken, as {spec.unused_mask} is not used: return the mask in "

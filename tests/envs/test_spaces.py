@@ -254,6 +254,17 @@ def test_images_that_use_little_of_their_range_are_named(parts: str, found: list
     assert inspect_env(zoo("ChannelsLast", *keys)).faint == tuple(f"{name} (at most 10 of 255)" for name in found)
 
 
+def test_large_numbers_are_named() -> None:
+    """From CartPole in pixels, as gym-pusht's observations are, a policy loses its entropy in a few updates."""
+    pixels = "CartPole-v1", "environment.wrapper=spaces_zoo:in_pixels"
+    spec = inspect_env(config(*pixels))
+    (line,) = remarks(config(*pixels), spec)
+    assert "large numbers are in observations (up to " in line
+    assert not remarks(config(*pixels, "model.normalise_observations=true"), spec)
+    assert not inspect_env(config("CartPole-v1")).large
+    assert not inspect_env(zoo("Mission")).large, "which are scaled"
+
+
 def test_wrappers_with_statistics_of_their_own_are_named() -> None:
     wrapped = config("CartPole-v1", "environment.wrapper=gymnasium.wrappers:NormalizeObservation")
     (line,) = remarks(wrapped, inspect_env(wrapped))

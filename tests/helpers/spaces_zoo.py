@@ -69,6 +69,12 @@ class Single(Blind):
         Single.there_is_one = False
 
 
+def in_pixels(env: gymnasium.Env) -> gymnasium.Env:
+    """Its numbers as places on a canvas of 512 pixels."""
+    space = box(0, 512, env.observation_space.shape, np.float32)
+    return gymnasium.wrappers.TransformObservation(env, lambda seen: np.float32(256 + 50 * seen), space)
+
+
 class Cells(gymnasium.ObservationWrapper):
     """Gives an image cells of 0 to 10, as MiniGrid does, whose space says 0 to 255 too."""
 

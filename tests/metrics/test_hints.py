@@ -83,7 +83,7 @@ def test_hint_before_the_first_reading_has_the_first_rate() -> None:
     assert "optimizer.learning_rate (now 0.001)" in text
 
 
-@pytest.mark.parametrize(("value", "scale"), [(-152.0, "0.01"), (47.0, "0.1"), (6.0, ""), (math.nan, "")])
+@pytest.mark.parametrize(("value", "scale"), [(-152.0, "0.01"), (75.0, "0.1"), (47.0, ""), (math.nan, "")])
 @pytest.mark.parametrize("entropy", [0.001, 0.6])
 def test_hint_names_the_scale_of_rewards_if_values_are_large(value: float, scale: str, entropy: float) -> None:
     hints = Hints(read(overrides=CARTPOLE), ActionSpec.of(spaces.Discrete(2)), False, None, fresh=True)

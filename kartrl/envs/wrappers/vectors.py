@@ -1,6 +1,6 @@
 """Observations without images as float32 [D]."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import gymnasium
@@ -17,6 +17,7 @@ Env = gymnasium.Env[Any, Any]
 Space = gymnasium.Space[Any]
 FAINT = 1 / 16  # of a declared range
 BYTE = 255
+LARGE = 100.0  # a number from which a network learns badly, beside its weights of about 1
 
 
 def vector_converter(space: Space) -> Convert:
@@ -73,38 +74,39 @@ def _vector_wrapper(env: Env) -> ToVector | None:
     return None
 
 
-def faint_parts(env: Env, spec: ObservationSpec, largest: Sequence[np.ndarray]) -> tuple[str, ...]:
-    """Images and bounded integers that use so little of their range that, scaled by it, a network hardly sees them.
+def badly_scaled(
+    env: Env, spec: ObservationSpec, largest: Sequence[np.ndarray]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Parts of which a network hardly sees anything, and those from whose large numbers it learns badly.
 
-    MiniGrid declares 0 to 255 for cells that are 0 to 10, and for its one-hot ones, which are 0 or 1.
+    MiniGrid declares 0 to 255 for cells that are 0 to 10, and for its one-hot ones, which are 0 or 1; places are often
+    in pixels.
 
     Args:
         spec: of its observations.
         largest: for each part of these the absolute values that were largest, one-dimensional.
 
     Returns:
-        A text for each part, such as "image (at most 10 of 255)".
+        A text for each image, or part of vectors, that uses little of the range by which it is scaled, such as
+        "image (at most 10 of 255)", and for each that is large as the network sees it, such as "place (up to 475)".
     """
     known = env.get_wrapper_attr("vector_spaces") if env.has_wrapper_attr("vector_spaces") else {}
-    found = list[str]()
+    faint, large = list[str](), list[str]()
     for part, most in zip(spec.parts, largest, strict=True):
         title = part.name or "observations"
         if part.is_image and 0 < most.max() < BYTE * FAINT:
-            found.append(f"{title} (at most {most.max()} of {BYTE})")
-        elif part.name in known:
-            found += _faint_numbers(known[part.name], most, title)
-    return tuple(found)
-
-
-def _faint_numbers(space: Space, largest: np.ndarray, title: str) -> Iterator[str]:
-    """Of the parts of a space without images."""
-    at = 0
-    for name, part in leaves(space):
-        offset, factor = _scale(part)
-        seen = largest[at : at + len(factor)]
-        at += len(factor)
-        if not offset.any() and (factor < 1).all() and 0 < seen.max() < FAINT:
-            yield f"{name or title} (at most {float((seen / factor).max()):g} of {1 / factor.min():g})"
+            faint.append(f"{title} (at most {most.max()} of {BYTE})")
+        at = 0
+        for name, space in leaves(known[part.name]) if part.name in known else ():
+            offset, factor = _scale(space)
+            seen = most[at : at + len(factor)]
+            at += len(factor)
+            high = seen.max(initial=0, where=np.isfinite(seen))
+            if not offset.any() and (factor < 1).all() and 0 < high < FAINT:
+                faint.append(f"{name or title} (at most {float((seen / factor).max()):g} of {1 / factor.min():g})")
+            elif high > LARGE:
+                large.append(f"{name or title} (up to {high:.3g})")
+    return tuple(faint), tuple(large)
 
 
 def vector_size(space: Space) -> int:
