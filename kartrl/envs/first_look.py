@@ -60,7 +60,7 @@ def look(
         made.append(OwnFolder(lambda: world.open_env(world.all_levels())))
         spec = _describe(world, made[0])
         random = np.random.default_rng(0)
-        seconds, masked, largest = _stepped(made[0], spec, random)
+        first, seconds, masked, largest = _stepped(made[0], spec, random)
         faint, large = badly_scaled(made[0], spec.observation, largest)
         action = dataclasses.replace(spec.action, masked=masked)
         spec = spec._replace(step_seconds=seconds, action=action, faint=faint, large=large)
@@ -72,8 +72,11 @@ def look(
             try:
                 made.append(OwnFolder(lambda: world.open_env(world.all_levels())))
                 for index in (count, 0):  # the first must not have been broken
-                    _, info = made[index].reset(seed=index)
+                    seed_generators(index)
+                    observation, info = made[index].reset(seed=index)
                     made[index].step(_legal(made[index], spec.action, random, info))
+                if len(world.all_levels()) < 2:  # of several, one may be drawn by what was driven before
+                    spec = spec._replace(repeats=np.array_equal(first, observation, equal_nan=True))
             except Exception as error:  # third-party code may raise anything
                 yield spec._replace(most_envs=count, limit=located(error))
                 return
@@ -117,15 +120,15 @@ def _mirrored(world: World, action: ActionSpec, observation: ObservationSpec) ->
     return key
 
 
-def _stepped(env: Env, spec: EnvSpec, random: np.random.Generator) -> tuple[float, bool, list[np.ndarray]]:
+def _stepped(env: Env, spec: EnvSpec, random: np.random.Generator) -> tuple[Any, float, bool, list[np.ndarray]]:
     """Begin an episode and step by legal actions, as far as there is time.
 
     Exceptions of its own or faults after the first step are none here, as agents survive them, unless there is nothing
     else.
 
     Returns:
-        Median seconds per step after the first, as other processes may use the core; whether it gives masks; the
-        largest absolute values that were observed of each part.
+        The first observation; median seconds per step after the first, as other processes may use the core; whether it
+        gives masks; the largest absolute values that were observed of each part.
 
     Raises:
         Misfit: it cannot be reset or stepped, or returns only what cannot be learned from.
@@ -133,7 +136,9 @@ def _stepped(env: Env, spec: EnvSpec, random: np.random.Generator) -> tuple[floa
     """
     action, seen = spec.action, spec.observation.each
     with _explained(env):
+        seed_generators(0)
         observation, info = env.reset(seed=0)
+        first = np.copy(observation)
         if not is_finite(observation):
             raise Misfit(f"it begins with {fault_of(env)}")
         masked = info.get(masks.KEY) is not None
@@ -156,7 +161,7 @@ def _stepped(env: Env, spec: EnvSpec, random: np.random.Generator) -> tuple[floa
         pass
     if len(faults) >= LEAST_FAULTS and all(faults):
         raise Misfit(f"its steps have nothing but {faults[-1]}: scale or clip it in environment.wrapper")
-    return statistics.median(times) if times else 0.0, masked, largest
+    return first, statistics.median(times) if times else 0.0, masked, largest
 
 
 def _largest(those: list[np.ndarray], parts: list[np.ndarray]) -> list[np.ndarray]:

@@ -121,6 +121,11 @@ def remarks(config: Config, spec: EnvSpec) -> list[str]:
             f"{name}: illegal actions may be taken, as {spec.unused_mask} is not used: return the mask in "
             "info['action_mask'] of reset and step, by environment.wrapper, or set environment.action_masks=false"
         )
+    if not spec.repeats and not spec.normalising:  # by statistics no observation is repeated
+        lines.append(
+            f"{name}: two resets with the same seed began different episodes, so that evaluations of two policies are "
+            "not of the same ones, and runs with one seed differ: its reset should draw from self.np_random alone"
+        )
     if spec.normalising:
         lines.append(
             f"{name}: a wrapper normalises by statistics that each environment begins anew, also in evaluations, as no "

@@ -44,6 +44,15 @@ def same(one: Sequence[np.ndarray], other: Sequence[np.ndarray]) -> bool:
     return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
 
 
+@pytest.mark.parametrize(("name", "repeats"), [("Ordinary", True), ("Shared", True), ("Unseeded", False)])
+def test_resets_that_ignore_their_seed_are_named(name: str, repeats: bool) -> None:
+    """The process's generators are seeded with each episode of an evaluation, so that those who use them repeat."""
+    lines = remarks(config(name), inspect_env(config(name)))
+    assert ["two resets with the same seed began different episodes" in line for line in lines] == [True] * (
+        not repeats
+    )
+
+
 @pytest.mark.parametrize("name", ["Ordinary", "Shared"])
 def test_all_that_a_group_draws_depends_on_its_seed(name: str) -> None:
     one, again, other = (seen(make_group(config(name), 2), seed) for seed in (3, 3, 4))

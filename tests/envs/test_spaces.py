@@ -255,7 +255,7 @@ def test_images_that_use_little_of_their_range_are_named(parts: str, found: list
 
 
 def test_large_numbers_are_named() -> None:
-    """From CartPole in pixels, as gym-pusht's observations are, a policy loses its entropy in a few updates."""
+    """From CartPole in pixels, as gym-pusht's observations are, a policy loses its entropy and learns nothing."""
     pixels = "CartPole-v1", "environment.wrapper=spaces_zoo:in_pixels"
     spec = inspect_env(config(*pixels))
     (line,) = remarks(config(*pixels), spec)

@@ -49,6 +49,13 @@ class Shared(Ordinary):
         return observation, random.random(), *rest
 
 
+class Unseeded(Ordinary):
+    """Episodes begin as a generator of its own says, which no seed reaches, as those of NLE do."""
+
+    def look(self):
+        return np.random.default_rng().random(2).astype(np.float32)
+
+
 def add_noise(env):
     """Rewards with noise from the generator that all environments of a process share."""
     return gymnasium.wrappers.TransformReward(env, lambda reward: reward + random.random())
