@@ -208,7 +208,7 @@ def _inspected(config: Config, console: Console) -> tuple[Config, EnvSpec]:
 
     check_tracker(config)
     config = load_world(config).prepare(console)
-    return config, inspect_env(config)
+    return config, inspect_env(config, console)
 
 
 def _next_steps(folder: Path, levels: Sequence[str], trusted: str, resume: str, films: bool) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -20,13 +21,19 @@ from kartrl.processes.isolation import CodeFailed, Hung, ProcessLost, run_isolat
 from kartrl.processes.spawn import environments_hosted
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from kartrl.acting.sizes import Sizes
 
+SLOW_SECONDS = 5.0  # of an inspection, after which it is reported
 LONG_SECONDS = 10.0  # until the first update, which are reported before
 
 
-def inspect_env(config: Config) -> EnvSpec:
+def inspect_env(config: Config, console: Console | None = None) -> EnvSpec:
     """`World.check`, then `kartrl.envs.first_look.look` in another process.
+
+    Args:
+        console: to say that it takes long.
 
     Raises:
         UserError: raised by these, or the environment's code failed, crashed or hung.
@@ -34,13 +41,23 @@ def inspect_env(config: Config) -> EnvSpec:
     name = config.environment.id
     with same_folder():
         load_world(config).check()
+    slow = threading.Timer(SLOW_SECONDS, _tell_slow, (name, console))
+    slow.daemon = True
+    slow.start()
     try:
         spec: EnvSpec = run_isolated(_look, config, seconds=config.system.step_timeout)
     except Hung as error:
         raise UserError(f"[environment] id = {name}: {error}; if it needs longer, raise system.step_timeout") from error
     except (CodeFailed, ProcessLost) as error:
         raise UserError(f"[environment] id = {name}: {error}") from error
+    finally:
+        slow.cancel()
     return spec
+
+
+def _tell_slow(name: str, console: Console | None) -> None:
+    if console is not None:
+        console.print(f"Making {name} and stepping it first, to see what it is ...", highlight=False, soft_wrap=True)
 
 
 def _look(config: Config) -> Iterator[EnvSpec]:

@@ -1,6 +1,7 @@
 """Environments of third parties: what Gymnasium allows is handled, and what it does not is one line."""
 
 import contextlib
+import io
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ import psutil
 import pytest
 from commands import assert_clear
 from policies import save_policy
+from rich.console import Console
 
 from kartrl.acting.supervisor import first_seed
 from kartrl.config import Config, read
@@ -237,7 +239,9 @@ def test_each_call_of_an_environment_is_a_sign_of_life() -> None:
 
 def test_resets_are_timed_one_by_one_before_a_run() -> None:
     slow = config("SlowReset", "environment.kwargs.seconds=2", "system.step_timeout=5")
-    assert inspect_env(slow).most_envs == 0
+    shown = io.StringIO()
+    assert inspect_env(slow, Console(file=shown)).most_envs == 0
+    assert "Making awkward:awkward/SlowReset-v0 and stepping it first" in shown.getvalue(), "which takes 8 s"
 
 
 def test_an_assertion_without_text_in_a_package_is_named_with_its_line(
