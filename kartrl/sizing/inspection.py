@@ -57,7 +57,7 @@ def inspect_env(config: Config, console: Console | None = None) -> EnvSpec:
 
 def _tell_slow(name: str, console: Console | None) -> None:
     if console is not None:
-        console.print(f"Making {name} and stepping it first, to see what it is ...", highlight=False, soft_wrap=True)
+        console.print(f"Making {name} and stepping it first, to see what it is ...", markup=False, soft_wrap=True)
 
 
 def _look(config: Config) -> Iterator[EnvSpec]:
