@@ -146,7 +146,8 @@ def _print(results: Sequence[Result], title: str, world: World, console: Console
     say(console, title)
     if results:
         console.print(_table(results, world, console.width))
-    if text := world.tell_limit([episode for result in results for episode in result.episodes]):
+    episodes = [episode for result in results for episode in result.episodes]
+    for text in filter(None, (world.tell_success(episodes), world.tell_limit(episodes))):
         say(console, text)
 
 

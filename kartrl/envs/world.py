@@ -15,6 +15,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import gymnasium
+import numpy as np
 
 from kartrl.envs.episode import STATISTICS, Drive, Episode, Tally, newest_evaluation
 from kartrl.envs.masks import WithoutMasks
@@ -22,13 +23,12 @@ from kartrl.envs.world_levels import WorldLevels
 from kartrl.errors import UserError
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from kartrl.config import Config, View
     from kartrl.envs.env_group import EnvGroup
     from kartrl.envs.spec import EnvSpec
 
 Env = gymnasium.Env[Any, Any]
+SUCCESS = ("is_success", "success")  # in `info`: Gymnasium-Robotics' and Stable-Baselines3's key, and Meta-World's
 FPS = 30.0  # of environments whose metadata have no valid "render_fps"
 
 
@@ -43,7 +43,7 @@ class World(WorldLevels, ABC):
     """Headings of `fill_columns`, the most important first: a narrow terminal leaves out the last ones."""
     summary_columns: ClassVar[tuple[str, ...]] = ("episodes", "mean return", "lowest", "highest", "mean length")
     """Headings of `summarize`, the most important first."""
-    highlights: ClassVar[tuple[str, ...]] = ()
+    highlights: ClassVar[tuple[str, ...]] = ("success_rate",)
     """Those of `measure` that are also logged of all train and of all test levels together."""
     steady_reward: ClassVar[bool] = False
     """Whether the mean reward per step tells how well a policy acts, within seconds; else returns of episodes do."""
@@ -224,13 +224,16 @@ class World(WorldLevels, ABC):
     def make_episode(self, info: dict[str, Any], finished: bool, use: str = "train") -> Episode:
         """Make an `Episode` from the `info` of its last step, which contains Gymnasium's episode statistics."""
         statistics = info[STATISTICS]
-        return Episode(int(statistics["l"]), float(statistics["r"]), finished, use=use)
+        success = _success(info)
+        return Episode(int(statistics["l"]), float(statistics["r"]), finished, use=use, success=success)
 
     def measure(self, episodes: Sequence[Episode]) -> dict[str, float]:
         """Means over these episodes, at least one, for the log: name -> value."""
+        known = [episode.success for episode in episodes if episode.success is not None]
         return {
             "episodic_return": fmean(episode.episodic_return for episode in episodes),
             "episodic_length": fmean(episode.agent_steps for episode in episodes),
+            **({"success_rate": fmean(known)} if known else {}),
         }
 
     def make_tally(self, use: str, level: str) -> Tally:
@@ -247,7 +250,8 @@ class World(WorldLevels, ABC):
 
     def tell_progress(self, tallies: Sequence[Tally]) -> str:
         """Text about all levels to append to a plain line; may be ""."""
-        return ""
+        known = [episode.success for tally in tallies for episode in tally.episodes if episode.success is not None]
+        return f"success {fmean(known):.0%}" if known else ""
 
     def tell_result(self, tallies: Sequence[Tally]) -> list[str]:
         """Phrases about a run's results on all levels, for its last line; none if nothing was evaluated."""
@@ -287,6 +291,11 @@ class World(WorldLevels, ABC):
         text = f"{cut} of {len(episodes)} episodes ended after {limit:,} agent steps: --max-steps N changes that"
         return text if cut else ""
 
+    def tell_success(self, episodes: Sequence[Episode]) -> str:
+        """How many episodes were a success, in one line; "" if the environment does not say."""
+        known = [episode.success for episode in episodes if episode.success is not None]
+        return f"{sum(known)} of {len(known)} episodes were a success" if known else ""
+
     def list_episodes(self, episodes: Sequence[Episode]) -> list[list[str]]:
         """A table of single episodes, at least one: headings, then a row for each."""
         rows = [
@@ -320,3 +329,11 @@ class World(WorldLevels, ABC):
             inches: width.
         """
         return None
+
+
+def _success(info: dict[str, Any]) -> bool | None:
+    """Whether an episode was a success, from the `info` of its last step; None if that does not say so."""
+    for value in (info.get(key) for key in SUCCESS):
+        if isinstance(value, numbers.Real | np.bool_):
+            return bool(value)
+    return None

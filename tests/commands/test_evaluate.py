@@ -343,7 +343,8 @@ def test_results_as_json_and_csv_agree_with_episodes(cartpole, tmp_path, capsys,
     assert (tmp_path / "x-2.csv").read_text() == (tmp_path / "x.csv").read_text()
     rows = list(csv.DictReader((tmp_path / "x.csv").read_text().splitlines()))
     episodes = [{"checkpoint": str(cartpole), **row} for row in results["episodes"]]
-    assert [{name: str(value) for name, value in row.items()} for row in episodes] == rows
+    as_text = [{name: "" if value is None else str(value) for name, value in row.items()} for row in episodes]
+    assert as_text == rows
     (level,) = results["levels"]
     returns = [float(row["return"]) for row in rows]
     assert [row["seed"] for row in rows] == ["0", "1", "2"]
@@ -371,3 +372,21 @@ def test_several_policies_are_compared_in_one_table(cartpole, tmp_path, capsys, 
     assert [row["checkpoint"] for row in rows] == [str(cartpole)] * 3 + [str(copy)] * 3
     assert main(["evaluate", str(cartpole), "-p", str(copy)]) == 2
     assert "one way" in capsys.readouterr().err
+
+
+def test_success_that_an_environment_reports_is_counted(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("KARTRL_IMPORT", "awkward")
+    path = save_policy(tmp_path / "run", ["environment.id=awkward:awkward/Goal-v0", "model.hidden_size=16"])
+    with open_driver(path, [], "cpu") as driver:
+        expected = []
+        for seed in range(6):
+            env = Witness(driver.env)
+            drive(driver.world, env, driver.network, "", greedy=True, seed=seed)
+            expected.append(int(env.observations[-1][0] > 0.5))
+    assert 0 < sum(expected) < 6, "or this shows nothing"
+    assert main(["evaluate", str(path), "--episodes", "6", "--json"]) == 0
+    out, err = capsys.readouterr()
+    (results,) = json.loads(out)["checkpoints"]
+    assert [row["success"] for row in results["episodes"]] == expected
+    assert results["levels"][0]["measures"]["success_rate"] == pytest.approx(sum(expected) / 6)
+    assert f"{sum(expected)} of 6 episodes were a success" in err

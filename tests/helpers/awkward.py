@@ -49,6 +49,14 @@ class Shared(Ordinary):
         return observation, random.random(), *rest
 
 
+class Goal(Ordinary):
+    """Says at each step whether it is at its goal, as Gymnasium-Robotics does."""
+
+    def step(self, action):
+        observation, reward, *ended, _ = super().step(action)
+        return observation, reward, *ended, {"is_success": np.float32(observation[0] > 0.5)}
+
+
 class Unseeded(Ordinary):
     """Episodes begin as a generator of its own says, which no seed reaches, as those of NLE do."""
 

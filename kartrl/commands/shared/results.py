@@ -99,6 +99,7 @@ def _rows(results: Sequence[Result]) -> list[dict[str, Any]]:
             "return": float(episode.episodic_return),
             "length": episode.agent_steps,
             "terminated": int(episode.finished),
+            "success": None if episode.success is None else int(episode.success),
         }
         for result in results
         for seed, episode in zip(result.seeds, result.episodes, strict=True)
