@@ -7,6 +7,7 @@ import numpy as np
 
 PLACES = 100  # points of a curve
 SHARE = 0.1  # of the budget: length of the window that each point averages
+ROUNDING = 1e-9  # relative: the mean of a hundred times 0.93 is less than 0.93
 
 
 class Points(NamedTuple):
@@ -52,7 +53,8 @@ def reached(points: Points, least: float, count: int) -> Moment | None:
     """When the mean of the last `count` values was at least `least` for the first time; None if never."""
     if len(points.value) < count:
         return None
-    good = np.flatnonzero(np.convolve(points.value, np.ones(count), "valid") / count >= least)
+    means = np.convolve(points.value, np.ones(count), "valid") / count
+    good = np.flatnonzero(means >= least - ROUNDING * abs(least))
     if not len(good):
         return None
     index = int(good[0]) + count - 1

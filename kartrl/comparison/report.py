@@ -4,7 +4,7 @@ import itertools
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from statistics import median_low
+from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -278,9 +278,9 @@ def _share(measure: Estimate, several: bool) -> str:
 
 
 def _moments(moments: Sequence[Moment | None]) -> str:
-    """The median; a run that never reached it counts as the latest."""
+    """The medians; a run that never reached it counts as the latest."""
     count = sum(moment is not None for moment in moments)
-    minutes, steps = median_low([moment or Moment(math.inf, math.inf) for moment in moments])
+    minutes, steps = map(median, zip(*(moment or Moment(math.inf, math.inf) for moment in moments), strict=True))
     when = f"{minutes:.1f} min, {steps / 1000:,.0f} k steps" if minutes < math.inf else "not reached"
     return f"{when} ({count} of {len(moments)})"
 

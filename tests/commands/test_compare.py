@@ -80,6 +80,23 @@ def test_compare_writes_table_picture_and_json(tmp_path, monkeypatch, capsys):
     assert {row["reached.steps"] for row in rows if row["group"] == "ppo"} == {"17400.0", "17500.0"}
 
 
+def test_medians_of_steps_and_of_minutes_may_be_of_different_runs(tmp_path, capsys):
+    """As where runs differ in speed. Of two runs it is between them, and one that never reaches it counts as later."""
+    tag = "evaluation/train_return"
+    for number, (steps, seconds) in enumerate([(30_000, 60), (10_000, 120), (20_000, 180)]):
+        folder = write_run(tmp_path / f"{number}", scalars={tag: [0.0]})
+        with (folder / "scalars.csv").open("a") as file:
+            file.write(f"{seconds}.00,{steps},{tag},9\n")
+    write_run(tmp_path / "3", scalars={tag: [0.0]})
+    for names, told in (
+        ("012", "2.0 min, 20 k steps (3 of 3)"),
+        ("01", "1.5 min, 20 k steps (2 of 2)"),
+        ("13", "not reached (1 of 2)"),
+    ):
+        assert main(["compare", *(str(tmp_path / name) for name in names), "--metric", tag, "--reach", "9"]) == 0
+        assert f" {told} |" in capsys.readouterr().out
+
+
 def test_experiment_on_symmetry_names_files_with_equals(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a=b").mkdir()
