@@ -60,10 +60,10 @@ def look(
         made.append(OwnFolder(lambda: world.open_env(world.all_levels())))
         spec = _describe(world, made[0])
         random = np.random.default_rng(0)
-        first, seconds, masked, largest = _stepped(made[0], spec, random)
+        first, seconds, masked, largest, rewards = _stepped(made[0], spec, random)
         faint, large = badly_scaled(made[0], spec.observation, largest)
         action = dataclasses.replace(spec.action, masked=masked)
-        spec = spec._replace(step_seconds=seconds, action=action, faint=faint, large=large)
+        spec = spec._replace(step_seconds=seconds, action=action, faint=faint, large=large, rewards=rewards)
         if not masked and config.environment.action_masks:
             spec = spec._replace(unused_mask=masks.elsewhere(made[0]))
         begin, limit = time.perf_counter(), "a second one crashes or hangs"
@@ -120,7 +120,9 @@ def _mirrored(world: World, action: ActionSpec, observation: ObservationSpec) ->
     return key
 
 
-def _stepped(env: Env, spec: EnvSpec, random: np.random.Generator) -> tuple[Any, float, bool, list[np.ndarray]]:
+def _stepped(
+    env: Env, spec: EnvSpec, random: np.random.Generator
+) -> tuple[Any, float, bool, list[np.ndarray], tuple[float, float]]:
     """Begin an episode and step by legal actions, as far as there is time.
 
     Exceptions of its own or faults after the first step are none here, as agents survive them, unless there is nothing
@@ -128,7 +130,7 @@ def _stepped(env: Env, spec: EnvSpec, random: np.random.Generator) -> tuple[Any,
 
     Returns:
         The first observation; median seconds per step after the first, as other processes may use the core; whether it
-        gives masks; the largest absolute values that were observed of each part.
+        gives masks; the largest absolute values that were observed of each part; the lowest and the highest reward.
 
     Raises:
         Misfit: it cannot be reset or stepped, or returns only what cannot be learned from.
@@ -142,18 +144,19 @@ def _stepped(env: Env, spec: EnvSpec, random: np.random.Generator) -> tuple[Any,
         if not is_finite(observation):
             raise Misfit(f"it begins with {fault_of(env)}")
         masked = info.get(masks.KEY) is not None
-        fault, info, stepped = _step(env, _legal(env, action, random, info))
+        fault, info, stepped, reward = _step(env, _legal(env, action, random, info))
         largest = _largest(seen(observation), seen(stepped))
     times: list[float] = []
-    faults, begin = [fault], time.perf_counter()
+    faults, rewards, begin = [fault], [reward], time.perf_counter()
     try:
         while len(times) < LOOK_STEPS and time.perf_counter() - begin < LOOK_SECONDS:
             masked |= info.get(masks.KEY) is not None
             chosen = _legal(env, action, random, info)
             start = time.perf_counter()
-            fault, info, stepped = _step(env, chosen)
+            fault, info, stepped, reward = _step(env, chosen)
             times.append(time.perf_counter() - start)
             faults.append(fault)
+            rewards.append(reward)
             largest = _largest(largest, seen(stepped))
     except (Misfit, UserError):
         raise
@@ -161,7 +164,7 @@ def _stepped(env: Env, spec: EnvSpec, random: np.random.Generator) -> tuple[Any,
         pass
     if len(faults) >= LEAST_FAULTS and all(faults):
         raise Misfit(f"its steps have nothing but {faults[-1]}: scale or clip it in environment.wrapper")
-    return first, statistics.median(times) if times else 0.0, masked, largest
+    return first, statistics.median(times) if times else 0.0, masked, largest, (min(rewards), max(rewards))
 
 
 def _largest(those: list[np.ndarray], parts: list[np.ndarray]) -> list[np.ndarray]:
@@ -174,13 +177,14 @@ def _legal(env: Env, action: ActionSpec, random: np.random.Generator, info: Info
     return action.sample(random, masks.restriction(env, info.get(masks.KEY))[None])[0]
 
 
-def _step(env: Env, action: Any) -> tuple[str, Info, Any]:
+def _step(env: Env, action: Any) -> tuple[str, Info, Any, float]:
     """Take a step, and begin the next episode if one ends.
 
     Returns:
-        The step's fault, or "", the newest `info`, and the newest observation.
+        The step's fault, or "", the newest `info`, the newest observation, and the reward, 0 if it is faulty.
     """
     observation: Any = None
+    reward = 0.0
     try:
         observation, reward, terminated, truncated, info = env.step(action)
         fault = "" if fits(reward) else reward_fault(reward)
@@ -190,7 +194,7 @@ def _step(env: Env, action: Any) -> tuple[str, Info, Any]:
     if fault or terminated or truncated:
         first, info = env.reset()
         observation = first if observation is None else observation
-    return fault, info, observation
+    return fault, info, observation, 0.0 if fault else reward
 
 
 @contextlib.contextmanager

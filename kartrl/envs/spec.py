@@ -240,6 +240,7 @@ class EnvSpec(NamedTuple):
     normalising: tuple[str, ...] = ()  # keys that do what wrappers do by running statistics, which no checkpoint holds
     faint: tuple[str, ...] = ()  # parts of its observations that use little of the range that they declare
     large: tuple[str, ...] = ()  # parts of its observations that are large numbers
+    rewards: tuple[float, float] = (0.0, 0.0)  # the lowest and the highest of some random steps
     repeats: bool = True  # whether a reset with the same seed begins the same episode
     unused_mask: str = ""  # where it says which actions are legal, if that is not `info`
 

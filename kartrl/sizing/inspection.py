@@ -133,6 +133,11 @@ def remarks(config: Config, spec: EnvSpec) -> list[str]:
             f"{name}: large numbers are in {', '.join(spec.large)}, from which a network learns badly: set "
             "model.normalise_observations=true"
         )
+    if (clipped := _clipped_alike(config, spec)) is not None:
+        lines.append(
+            f"{name}: rewards from {spec.rewards[0]:g} to {spec.rewards[1]:g} are all clipped to {clipped:g}, so that "
+            "what they differ in is not learned: set algorithm.reward_transform=none, and algorithm.reward_scale"
+        )
     if spec.unused_mask:
         lines.append(
             f"{name}: illegal actions may be taken, as {spec.unused_mask} is not used: return the mask in "
@@ -153,6 +158,19 @@ def remarks(config: Config, spec: EnvSpec) -> list[str]:
     if ignored := load_world(config).ignored_keys(spec):
         lines.append(f"{name} ignores {', '.join(ignored)}: setting them has no effect")
     return lines
+
+
+def _clipped_alike(config: Config, spec: EnvSpec) -> float | None:
+    """What all rewards of the first look are clipped to, if they differ and become equal; else None."""
+    section = config.algorithm
+    transform = load_world(config).usual_rewards if section.reward_transform == "auto" else section.reward_transform
+    low, high = (section.reward_scale * reward for reward in spec.rewards)
+    if low == high or transform not in ("sign", "clip"):
+        return None
+    if transform == "sign":
+        low, high = (float(reward > 0) - float(reward < 0) for reward in (low, high))
+    low, high = max(-1.0, min(1.0, low)), max(-1.0, min(1.0, high))
+    return low if low == high else None
 
 
 def first_update(config: Config, spec: EnvSpec, sizes: Sizes) -> list[str]:

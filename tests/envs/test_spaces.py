@@ -265,6 +265,22 @@ def test_large_numbers_are_named() -> None:
     assert not inspect_env(zoo("Mission")).large, "which are scaled"
 
 
+@pytest.mark.parametrize(
+    ("keys", "clipped"),
+    [
+        (("algorithm.reward_transform=clip",), -1),
+        (("algorithm.reward_transform=sign", "algorithm.reward_scale=0.01"), -1),
+        (("algorithm.reward_transform=clip", "algorithm.reward_scale=0.1"), None),
+        ((), None),
+    ],
+)
+def test_rewards_that_become_equal_are_named(keys: Sequence[str], clipped: int | None) -> None:
+    """As in Skiing, whose steps cost 6 or 7 points."""
+    timed = config("CartPole-v1", "environment.wrapper=spaces_zoo:timed", *keys)
+    lines = remarks(timed, inspect_env(timed))
+    assert [f"from -7 to -6 are all clipped to {clipped}, so that" in line for line in lines] == [True] * bool(clipped)
+
+
 def test_wrappers_with_statistics_of_their_own_are_named() -> None:
     wrapped = config("CartPole-v1", "environment.wrapper=gymnasium.wrappers:NormalizeObservation")
     (line,) = remarks(wrapped, inspect_env(wrapped))

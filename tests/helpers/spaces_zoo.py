@@ -1,5 +1,6 @@
 """Environments with spaces of every kind, for the tests: `spaces_zoo:ChannelsFirst-v0` and others."""
 
+import itertools
 from typing import Any
 
 import gymnasium
@@ -73,6 +74,12 @@ def in_pixels(env: gymnasium.Env) -> gymnasium.Env:
     """Its numbers as places on a canvas of 512 pixels."""
     space = box(0, 512, env.observation_space.shape, np.float32)
     return gymnasium.wrappers.TransformObservation(env, lambda seen: np.float32(256 + 50 * seen), space)
+
+
+def timed(env: gymnasium.Env) -> gymnasium.Env:
+    """Each step costs 6 or 7, in turn."""
+    costs = itertools.cycle((-6.0, -7.0))
+    return gymnasium.wrappers.TransformReward(env, lambda _: next(costs))
 
 
 class Cells(gymnasium.ObservationWrapper):
