@@ -25,6 +25,7 @@ from kartrl.envs.wrappers.observations import prepare_observations, stack_frames
 from kartrl.errors import UserError
 
 Env = gymnasium.Env[Any, Any]
+OLD_MEMORY = re.compile(r"-ram(?=(NoFrameskip|Deterministic)?-v\d+$)")  # in ids that ale-py no longer registers
 NO_FRAMES = "{}: cannot be rendered: 'rgb_array' is not in its metadata's render_modes"
 
 
@@ -142,7 +143,8 @@ def _may_render(name: str) -> bool:
 def _advice(wanted: str, error: Exception) -> str:
     """What to try if there is no environment of this id."""
     if near := _nearest(wanted):
-        return f" Nearest: {', '.join(near)}"
+        memory = "; for its memory, set environment.kwargs.obs_type=ram" if OLD_MEMORY.search(wanted) else ""
+        return f" Nearest: {', '.join(near)}{memory}"
     if wanted.rpartition(":")[2] in _registered_with_gym():
         return " It is one of the old Gym: make it by shimmy.GymV21CompatibilityV0(env=...) in a module of your own"
     if ":" in wanted or not isinstance(error, gymnasium.error.NameNotFound | gymnasium.error.NamespaceNotFound):
@@ -170,7 +172,10 @@ def _nearest(wanted: str) -> list[str]:
         _register_atari()
     specs = sorted(gymnasium.registry.values(), key=lambda spec: (spec.version or 0, spec.namespace is None))
     newest = {spec.name.lower(): spec for spec in specs}
-    name = re.sub(r"-v\d+$", "", re.split("[:/]", wanted)[-1]).lower()
+    current = re.sub(r"Deterministic(?=-v\d+$)", "NoFrameskip", OLD_MEMORY.sub("", wanted))  # frames are skipped here
+    name = re.sub(r"-v\d+$", "", re.split("[:/]", current)[-1]).lower()
+    if name in newest:
+        return [newest[name].id]
     return [newest[near].id for near in difflib.get_close_matches(name, newest, n=3, cutoff=0.75)]
 
 
