@@ -144,6 +144,8 @@ class SingleGroup:
 class AtariGroup:
     """Atari games on ale-py's AtariVectorEnv: the same frames and rewards as its single environments, but faster.
 
+    Sticky actions are as probable there, but of other random numbers, as ale-py makes other seeds of the same one.
+
     The loss of a life is detected here, as ale-py's own `episodic_life` would begin a new game, and games are truncated
     here; see `kartrl.envs.wrappers.atari`.
 

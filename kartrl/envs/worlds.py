@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 IMAGE_KEYS = {"frame_stack", "height", "width", "grayscale", "crop", "mirrored_actions", "mirror"}  # of [environment]
 ATARI_KEYS = {"frame_skip", "noop_max", "life_loss_ends"}
 LIVES = {"kartrl/CarRacing-v3"}  # other environments with lives
-ATARI_OWN = {"kwargs.frameskip", "kwargs.obs_type"}  # which kartrl sets
+ATARI_OWN = {"kwargs.frameskip", "kwargs.obs_type", "kwargs.sound_obs"}  # which kartrl sets or leaves out
 CONSOLE_FPS = 60  # of both SNES and Atari
 ACTIONS = {  # of Gymnasium's environments, by their classes
     "AcrobotEnv": ("left", "none", "right"),

@@ -96,7 +96,9 @@ def tell_presets(config: Config, files: Sequence[str]) -> list[str]:
     wanted, ids = config.environment.id, preset_ids()
     atari = load_world(config).usual_view == ATARI
     fitting = [name for name, its in ids.items() if its == wanted or (atari and game_of(its) == game_of(wanted))]
-    if wanted == Environment().id or not fitting or not ids.keys().isdisjoint(files) or _has_own(config, fitting):
+    memory = config.environment.kwargs.get("obs_type") == "ram"  # and they are for a game's screen
+    given = not ids.keys().isdisjoint(files) or _has_own(config, fitting)
+    if wanted == Environment().id or not fitting or memory or given:
         return []
     other = "" if wanted in {ids[name] for name in fitting} else f" --env {wanted}"
     more = f" (or {', '.join(fitting[1:])})" if len(fitting) > 1 else ""

@@ -288,9 +288,11 @@ def test_wrappers_with_statistics_of_their_own_are_named() -> None:
 
 
 def test_mirrored_action_pairs_are_not_reported_as_ignored() -> None:
-    configuration = config("ALE/Pong-v5", "environment.mirrored_actions=0 1 3 2 5 4", "environment.action_bounds=-1 1")
+    keys = "mirrored_actions=0 1 3 2 5 4", "action_bounds=-1 1", "kwargs.sound_obs=true"
+    configuration = config("ALE/Pong-v5", *(f"environment.{key}" for key in keys))
     (said,) = remarks(configuration, inspect_env(configuration))
-    assert said == "ALE/Pong-v5 ignores environment.action_bounds: setting them has no effect"
+    ignored = "environment.kwargs.sound_obs, environment.action_bounds"
+    assert said == f"ALE/Pong-v5 ignores {ignored}: setting them has no effect"
 
 
 @pytest.mark.parametrize("name", TOY_TEXT)
