@@ -112,9 +112,9 @@ def _make(section: Environment, atari: bool, render: bool) -> Env:
             with contextlib.suppress(AttributeError):
                 env.unwrapped.render_mode = None
         return env
-    except gymnasium.error.DependencyNotInstalled as error:
+    except (gymnasium.error.DependencyNotInstalled, ModuleNotFoundError) as error:  # the id is known
         raise UserError(f"{section.id}: {error}") from error
-    except (gymnasium.error.Error, ModuleNotFoundError) as error:
+    except gymnasium.error.Error as error:
         text = re.sub(r" Did you mean:.*", "", str(error))  # Gymnasium also suggests dissimilar ids
         raise UserError(f"[environment] id: {text}{_advice(section.id, error)}") from error
     except Exception as error:

@@ -84,3 +84,13 @@ def test_faults_of_an_own_environment_are_one_line(
     assert len(str(caught.value).splitlines()) == 1
     assert all(word in str(caught.value) for word in words), str(caught.value)
     assert "AirRaid" not in str(caught.value)
+
+
+def test_a_package_that_an_environment_needs_is_not_taken_for_an_unknown_id(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "racing.py").write_text("def Circuit():\n    import nowhere\n")
+    monkeypatch.chdir(folder)
+    with pytest.raises(UserError) as caught:
+        inspect_env(read(overrides=[*CORRIDOR, "environment.id=racing:Circuit"]))
+    assert str(caught.value) == "racing:Circuit: No module named 'nowhere'"
