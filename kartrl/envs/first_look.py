@@ -27,6 +27,7 @@ from kartrl.errors import UserError, located
 Env = gymnasium.Env[Any, Any]
 Info = dict[str, Any]
 LOOK_SECONDS, LOOK_STEPS = 0.1, 100  # limits for timing a step
+FEW_SECONDS, FEW_STEPS = 1.0, 5  # fewer steps are timed only if they take longer: one may have waited for the core
 LEAST_FAULTS = 20  # faulty steps, if there are no others, after which nothing could be learned
 MOST_TOGETHER = 8  # environments that `auto` gives an agent at most
 MORE_SECONDS = 0.25  # after which no further environment is tried together with the first two
@@ -149,7 +150,9 @@ def _stepped(
     times: list[float] = []
     faults, rewards, begin = [fault], [reward], time.perf_counter()
     try:
-        while len(times) < LOOK_STEPS and time.perf_counter() - begin < LOOK_SECONDS:
+        while len(times) < LOOK_STEPS and time.perf_counter() - begin < (
+            FEW_SECONDS if len(times) < FEW_STEPS else LOOK_SECONDS
+        ):
             masked |= info.get(masks.KEY) is not None
             chosen = _legal(env, action, random, info)
             start = time.perf_counter()

@@ -258,6 +258,7 @@ def test_what_a_preset_imports_is_trusted_and_no_more() -> None:
     assert untrusted_modules(preset.model_copy(update={"wrapper": "minigrid.envs:X"})) == ["minigrid.envs"]
 
 
-def test_a_busy_machine_does_not_make_an_environment_look_slow() -> None:
-    spec = inspect_env(read([], ["environment.id=crashing:Hiccup-v0"]))
+@pytest.mark.parametrize("hiccup", [[], ["environment.kwargs.at=1", "environment.kwargs.seconds=0.15"]])
+def test_a_busy_machine_does_not_make_an_environment_look_slow(hiccup: list[str]) -> None:
+    spec = inspect_env(read([], ["environment.id=crashing:Hiccup-v0", *hiccup]))
     assert 0 < spec.step_seconds < 0.005, "half of what its mean would be"

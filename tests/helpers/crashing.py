@@ -100,11 +100,15 @@ class CrashHard(Faulty):
 
 
 class Hiccup(Faulty):
-    """Every fifth step takes a twentieth of a second, as on a busy machine."""
+    """Every fifth step, of these the one of number `at`, takes longer, as on a busy machine."""
+
+    def __init__(self, at=0, seconds=0.05, **settings):
+        super().__init__(**settings)
+        self.at, self.seconds = at, seconds
 
     def step(self, action):
-        if self.age % 5 == 0:
-            time.sleep(0.05)
+        if self.age % 5 == self.at:
+            time.sleep(self.seconds)
         return super().step(action)
 
 
