@@ -187,7 +187,7 @@ def _step(env: Env, action: Any) -> tuple[str, Info, Any, float]:
         The step's fault, or "", the newest `info`, the newest observation, and the reward, 0 if it is faulty.
     """
     observation: Any = None
-    reward = 0.0
+    reward: Any = 0.0
     try:
         observation, reward, terminated, truncated, info = env.step(action)
         fault = "" if fits(reward) else reward_fault(reward)
