@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, PlainSerializer, WithJsonSchema
 
-POWERS = {"constant": 0, "linear": 1, "polynomial": 2, "piecewise": 1}
+POWERS = {"constant": 0, "linear": 1, "polynomial": 2}
+STEEP = 1e9  # of a jump
 SYNTAX = "one number, or: linear START END, or: polynomial START END, or: piecewise AT VALUE AT VALUE ..."
 
 
@@ -36,19 +37,30 @@ class Schedule:
         return len(set(self.values)) > 1
 
     def at(self, progress: float) -> float:
-        """The value after this fraction of the run, 0 to 1 (`learning.schedules.Progress`)."""
-        if progress < self.points[0][0]:
-            return self.start
-        for (left, start), (right, end) in pairwise(self.points):
-            if progress < right:
-                return end + (start - end) * ((right - progress) / (right - left)) ** POWERS[self.kind]
-        return self.points[-1][1]
+        """The value after this fraction of the run, 0 to 1 (`learning.schedules.Progress`).
+
+        In a graph, and in recorded work, that is a tensor, and so is the value: nothing depends on comparing it.
+        """
+        if self.kind != "piecewise":
+            start, end = self.values
+            return end + (start - end) * (1.0 - progress) ** POWERS[self.kind]
+        value = self.start
+        for (left, _), (right, end) in pairwise(self.points):
+            share = _share(progress, left, right)
+            value = value * (1.0 - share) + end * share  # exact where the share is 0 or 1
+        return value
 
     def __str__(self) -> str:
         if self.kind == "constant":
             return str(self.start)
         numbers = sum(self.points, ()) if self.kind == "piecewise" else self.values
         return " ".join(map(str, (self.kind, *numbers)))
+
+
+def _share(progress: Any, left: float, right: float) -> Any:
+    """How much of the way from `left` to `right` is done, 0 to 1; if these are the same, 0 before and 1 from there."""
+    share = (progress - left) / (right - left) if right > left else (progress - left) * STEEP + 1.0
+    return share.clamp(0.0, 1.0) if hasattr(share, "clamp") else min(max(share, 0.0), 1.0)
 
 
 def constant(value: float) -> Schedule:

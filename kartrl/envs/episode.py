@@ -17,8 +17,8 @@ class Episode(NamedTuple):
     finished: bool  # terminated rather than truncated
     level: str = ""  # short name; "" if there are no levels
     use: str = "train"  # "train" or "test"
-    success: bool | None = None  # what the last step's `info` says; None: nothing
     details: Any = None  # what else the world reports about it, such as lap times; picklable
+    success: bool | None = None  # what the last step's `info` says; None: nothing
 
 
 class Result(NamedTuple):

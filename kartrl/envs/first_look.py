@@ -5,7 +5,7 @@ import dataclasses
 import statistics
 import time
 from collections.abc import Callable, Generator, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -61,11 +61,11 @@ def look(
         made.append(OwnFolder(lambda: world.open_env(world.all_levels())))
         spec = _describe(world, made[0])
         random = np.random.default_rng(0)
-        first, seconds, masked, largest, rewards = _stepped(made[0], spec, random)
-        faint, large = badly_scaled(made[0], spec.observation, largest)
-        action = dataclasses.replace(spec.action, masked=masked)
-        spec = spec._replace(step_seconds=seconds, action=action, faint=faint, large=large, rewards=rewards)
-        if not masked and config.environment.action_masks:
+        seen = _stepped(made[0], spec, random)
+        faint, large = badly_scaled(made[0], spec.observation, seen.largest)
+        action = dataclasses.replace(spec.action, masked=seen.masked)
+        spec = spec._replace(step_seconds=seen.seconds, action=action, faint=faint, large=large, rewards=seen.rewards)
+        if not seen.masked and config.environment.action_masks:
             spec = spec._replace(unused_mask=masks.elsewhere(made[0]))
         begin, limit = time.perf_counter(), "a second one crashes or hangs"
         while (count := len(made)) < 2 or (count < MOST_TOGETHER and time.perf_counter() - begin < MORE_SECONDS):
@@ -77,7 +77,7 @@ def look(
                     observation, info = made[index].reset(seed=index)
                     made[index].step(_legal(made[index], spec.action, random, info))
                 if len(world.all_levels()) < 2:  # of several, one may be drawn by what was driven before
-                    spec = spec._replace(repeats=np.array_equal(first, observation, equal_nan=True))
+                    spec = spec._replace(repeats=np.array_equal(seen.first, observation, equal_nan=True))
             except Exception as error:  # third-party code may raise anything
                 yield spec._replace(most_envs=count, limit=located(error))
                 return
@@ -121,17 +121,21 @@ def _mirrored(world: World, action: ActionSpec, observation: ObservationSpec) ->
     return key
 
 
-def _stepped(
-    env: Env, spec: EnvSpec, random: np.random.Generator
-) -> tuple[Any, float, bool, list[np.ndarray], tuple[float, float]]:
+class _Seen(NamedTuple):
+    """What random steps have shown."""
+
+    first: np.ndarray  # observation, after a reset with the seed 0
+    seconds: float  # per step after the first: the median, as other processes may use the core
+    masked: bool  # whether there are masks
+    largest: list[np.ndarray]  # absolute values that were observed of each part
+    rewards: tuple[float, float]  # the lowest and the highest
+
+
+def _stepped(env: Env, spec: EnvSpec, random: np.random.Generator) -> _Seen:
     """Begin an episode and step by legal actions, as far as there is time.
 
     Exceptions of its own or faults after the first step are none here, as agents survive them, unless there is nothing
     else.
-
-    Returns:
-        The first observation; median seconds per step after the first, as other processes may use the core; whether it
-        gives masks; the largest absolute values that were observed of each part; the lowest and the highest reward.
 
     Raises:
         Misfit: it cannot be reset or stepped, or returns only what cannot be learned from.
@@ -167,7 +171,8 @@ def _stepped(
         pass
     if len(faults) >= LEAST_FAULTS and all(faults):
         raise Misfit(f"its steps have nothing but {faults[-1]}: scale or clip it in environment.wrapper")
-    return first, statistics.median(times) if times else 0.0, masked, largest, (min(rewards), max(rewards))
+    seconds = statistics.median(times) if times else 0.0
+    return _Seen(first, seconds, masked, largest, (min(rewards), max(rewards)))
 
 
 def _largest(those: list[np.ndarray], parts: list[np.ndarray]) -> list[np.ndarray]:

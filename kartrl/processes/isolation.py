@@ -2,6 +2,7 @@
 
 import contextlib
 import inspect
+import math
 import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection, wait
@@ -13,6 +14,7 @@ from kartrl.processes.output import outlast_readers
 from kartrl.processes.pipes import Inbox
 from kartrl.processes.spawn import follow_parent, start_method
 
+SLOW_SECONDS = 5.0  # until a function that has not ended is reported
 END_SECONDS = 5.0  # for a process to end after it is killed or its pipe is closed
 
 
@@ -28,13 +30,16 @@ class CodeFailed(UserError):
     """The function raised an exception that was not meant for users; the text says which and where, in one line."""
 
 
-def run_isolated(function: Callable[..., Any], *arguments: Any, seconds: float = 60.0) -> Any:
+def run_isolated(
+    function: Callable[..., Any], *arguments: Any, seconds: float = 60.0, slow: Callable[[], None] = lambda: None
+) -> Any:
     """Call the function in another process and return its result, to survive an emulator that crashes or hangs.
 
     Of a generator function, the result is what it yields last; also if the process crashes or hangs after that.
 
     Args:
         seconds: that may pass from one sign of life to the next: its start, `show_life`, a yielded result.
+        slow: called once if there is no last result after `SLOW_SECONDS`.
 
     Raises:
         ProcessLost: the process ended or hung without a result.
@@ -47,7 +52,7 @@ def run_isolated(function: Callable[..., Any], *arguments: Any, seconds: float =
     process = start_process(context.Process(target=_answer, args=(writer, function, arguments), daemon=True))
     writer.close()
     try:
-        answer = _receive(reader, seconds)
+        answer = _receive(reader, seconds, slow)
     except EOFError as error:
         process.join(END_SECONDS)
         raise ProcessLost(
@@ -63,11 +68,15 @@ def run_isolated(function: Callable[..., Any], *arguments: Any, seconds: float =
     return answer
 
 
-def _receive(reader: Connection, seconds: float) -> Any:
+def _receive(reader: Connection, seconds: float, slow: Callable[[], None]) -> Any:
     """The last result; see `run_isolated`."""
-    inbox, newest, deadline = Inbox(reader), None, time.monotonic() + seconds
+    begin = time.monotonic()
+    inbox, newest, deadline, report = Inbox(reader), None, begin + seconds, begin + SLOW_SECONDS
     while (left := deadline - time.monotonic()) > 0:
-        if not wait([reader], left):
+        if time.monotonic() >= report:
+            report = math.inf
+            slow()
+        if not wait([reader], min(left, report - time.monotonic())):
             continue
         try:
             messages = inbox.receive()

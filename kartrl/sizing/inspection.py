@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 
     from kartrl.acting.sizes import Sizes
 
-SLOW_SECONDS = 5.0  # of an inspection, after which it is reported
 LONG_SECONDS = 10.0  # until the first update, which are reported before
 
 
@@ -41,23 +39,19 @@ def inspect_env(config: Config, console: Console | None = None) -> EnvSpec:
     name = config.environment.id
     with same_folder():
         load_world(config).check()
-    slow = threading.Timer(SLOW_SECONDS, _tell_slow, (name, console))
-    slow.daemon = True
-    slow.start()
+
+    def tell() -> None:
+        if console is not None:
+            text = f"Making {name} and stepping it first, to see what it is ..."
+            console.print(text, highlight=False, markup=False, soft_wrap=True)
+
     try:
-        spec: EnvSpec = run_isolated(_look, config, seconds=config.system.step_timeout)
+        spec: EnvSpec = run_isolated(_look, config, seconds=config.system.step_timeout, slow=tell)
     except Hung as error:
         raise UserError(f"[environment] id = {name}: {error}; if it needs longer, raise system.step_timeout") from error
     except (CodeFailed, ProcessLost) as error:
         raise UserError(f"[environment] id = {name}: {error}") from error
-    finally:
-        slow.cancel()
     return spec
-
-
-def _tell_slow(name: str, console: Console | None) -> None:
-    if console is not None:
-        console.print(f"Making {name} and stepping it first, to see what it is ...", markup=False, soft_wrap=True)
 
 
 def _look(config: Config) -> Iterator[EnvSpec]:

@@ -11,6 +11,7 @@ SETTINGS = {
     "normalised": ["model.core=none", "model.normalise_observations=true", "model.normalise_returns=true"],
     "replayed": ["model.core=none", "replay.methods=queue uniform", "clear.policy_cost=0.01", "clear.value_cost=0.005"],
     "laser": ["model.core=lstm", "replay.methods=queue uniform", "laser.threshold=0.3", "laser.form=paper"],
+    "piecewise": ["model.core=none", "algorithm.discount=piecewise 0.1 0.9 0.5 0.8 0.5 0.95 0.9 0.7"],
     "kl": ["model.core=none", "optimizer.kl_target=0.01", "ppo.kl_limit=1", "appo.kl_limit=1"],
 }
 CASES = [

@@ -3,6 +3,7 @@
 from itertools import pairwise
 
 import pytest
+import torch
 
 from kartrl.config import Run
 from kartrl.config.schedule import Schedule, constant, ramp
@@ -28,6 +29,9 @@ def test_piecewise_values_are_straight_between_points_and_jump_where_two_are_at_
     schedule = Schedule("piecewise", ((0.2, 1.0), (0.6, 0.0), (0.6, 0.5), (0.8, 0.1)))
     expected = {0.0: 1.0, 0.2: 1.0, 0.3: 0.75, 0.5: 0.25, 0.599: 0.0025, 0.6: 0.5, 0.7: 0.3, 0.8: 0.1, 1.0: 0.1}
     assert {progress: schedule.at(progress) for progress in expected} == pytest.approx(expected)
+    assert [schedule.at(0.6), schedule.at(1.0)] == [0.5, 0.1], "exactly: a cost of 0 is none"
+    tensors = {progress: float(schedule.at(torch.tensor(progress))) for progress in expected}
+    assert tensors == pytest.approx(expected, abs=1e-6), "as in a graph"
 
 
 def saved(progress, agent_steps, seconds=0.0):
