@@ -40,5 +40,5 @@ for option in (True, False):
     )
     changed |= not (terminated and truncated == option and last == 0 and before > 0)
 if changed:
-    sys.exit("CHANGED: a time limit is told otherwise, or its last observation is not zeros")
+    sys.exit("CHANGED: a time limit is reported otherwise, or its last observation is not zeros")
 EOF

@@ -61,8 +61,8 @@ def refusal(error: BaseException) -> str | None:
 def located(error: BaseException) -> str:
     """One line: the exception and where it was raised, in the user's own code if that is in the traceback."""
     frames = traceback.extract_tb(error.__traceback__)
-    files = [frame for frame in frames if not frame.filename.startswith((*LIBRARIES, OURS, "<"))]
-    own = [frame for frame in files if PACKAGES.search(frame.filename) is None]
+    others = (*LIBRARIES, OURS, "<")
+    own = [one for one in frames if not (one.filename.startswith(others) or PACKAGES.search(one.filename))]
     place = (own or frames)[-1]
     text = "".join(traceback.format_exception_only(error)).strip()
     if isinstance(error, AssertionError) and not str(error):

@@ -146,8 +146,7 @@ def _print(results: Sequence[Result], title: str, world: World, console: Console
     say(console, title)
     if results:
         console.print(_table(results, world, console.width))
-    episodes = [episode for result in results for episode in result.episodes]
-    for text in filter(None, (world.tell_success(episodes), world.tell_limit(episodes))):
+    for text in world.tell_more([episode for result in results for episode in result.episodes]):
         say(console, text)
 
 

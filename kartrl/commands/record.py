@@ -90,7 +90,7 @@ def record(path: Path, driving: Driving, output: Path | None, episodes: int, con
         (first, *headings), *rows = world.list_episodes(recorded)
         lines = [Line(number, cells, level=False) for number, *cells in rows]
         console.print(fitted(first, headings, [lines], console.width, HEAVY_HEAD))
-        for text in filter(None, (world.tell_success(recorded), world.tell_limit(recorded))):
+        for text in world.tell_more(recorded):
             say(console, text)
     more = "" if drawn is None else f"\n{world.picture_word.capitalize()}: {video.with_suffix('.png')}"
     say(console, f"Video: {video}{more}")

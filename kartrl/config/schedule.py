@@ -78,16 +78,16 @@ def _parse(value: Any) -> Any:
     if isinstance(value, Schedule):
         return value
     words = str(value).split()
+    kind = words.pop(0) if len(words) > 1 else "constant"
     try:
-        kind = words.pop(0) if len(words) > 1 else "constant"
         numbers = [float(word) for word in words]
     except ValueError:
-        raise ValueError(f"must be {SYNTAX}") from None
-    if not numbers or not all(map(math.isfinite, numbers)):
-        raise ValueError("must be finite" if numbers else f"must be {SYNTAX}")
-    if kind == "piecewise":
+        numbers = []
+    if not all(map(math.isfinite, numbers)):
+        raise ValueError("must be finite")
+    if numbers and kind == "piecewise":
         return _piecewise(numbers)
-    if len(numbers) != (1 if kind == "constant" else 2) or kind not in POWERS:
+    if kind not in POWERS or len(numbers) != (1 if kind == "constant" else 2):
         raise ValueError(f"must be {SYNTAX}")
     return ramp(kind, numbers[0], numbers[-1])  # type: ignore[arg-type]  # it is one of these
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numbers
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -224,12 +224,11 @@ class World(WorldLevels, ABC):
     def make_episode(self, info: dict[str, Any], finished: bool, use: str = "train") -> Episode:
         """Make an `Episode` from the `info` of its last step, which contains Gymnasium's episode statistics."""
         statistics = info[STATISTICS]
-        success = _success(info)
-        return Episode(int(statistics["l"]), float(statistics["r"]), finished, use=use, success=success)
+        return Episode(int(statistics["l"]), float(statistics["r"]), finished, use=use, success=_success(info))
 
     def measure(self, episodes: Sequence[Episode]) -> dict[str, float]:
         """Means over these episodes, at least one, for the log: name -> value."""
-        known = [episode.success for episode in episodes if episode.success is not None]
+        known = _successes(episodes)
         return {
             "episodic_return": fmean(episode.episodic_return for episode in episodes),
             "episodic_length": fmean(episode.agent_steps for episode in episodes),
@@ -250,7 +249,7 @@ class World(WorldLevels, ABC):
 
     def tell_progress(self, tallies: Sequence[Tally]) -> str:
         """Text about all levels to append to a plain line; may be ""."""
-        known = [episode.success for tally in tallies for episode in tally.episodes if episode.success is not None]
+        known = _successes(episode for tally in tallies for episode in tally.episodes)
         return f"success {fmean(known):.0%}" if known else ""
 
     def tell_result(self, tallies: Sequence[Tally]) -> list[str]:
@@ -291,10 +290,11 @@ class World(WorldLevels, ABC):
         text = f"{cut} of {len(episodes)} episodes ended after {limit:,} agent steps: --max-steps N changes that"
         return text if cut else ""
 
-    def tell_success(self, episodes: Sequence[Episode]) -> str:
-        """How many episodes were a success, in one line; "" if the environment does not say."""
-        known = [episode.success for episode in episodes if episode.success is not None]
-        return f"{sum(known)} of {len(known)} episodes were a success" if known else ""
+    def tell_more(self, episodes: Sequence[Episode]) -> list[str]:
+        """Lines about these episodes: how many were a success, if the environment says so, and `tell_limit`."""
+        known = _successes(episodes)
+        success = f"{sum(known)} of {len(known)} episodes were a success" if known else ""
+        return [line for line in (success, self.tell_limit(episodes)) if line]
 
     def list_episodes(self, episodes: Sequence[Episode]) -> list[list[str]]:
         """A table of single episodes, at least one: headings, then a row for each."""
@@ -329,6 +329,11 @@ class World(WorldLevels, ABC):
             inches: width.
         """
         return None
+
+
+def _successes(episodes: Iterable[Episode]) -> list[bool]:
+    """Whether each was a success, of those of which that is known."""
+    return [episode.success for episode in episodes if episode.success is not None]
 
 
 def _success(info: dict[str, Any]) -> bool | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from kartrl.config import Config, Environment, read, settings
 from kartrl.config.ini import preset_ids
 from kartrl.envs.first_look import look
@@ -16,6 +18,7 @@ from kartrl.envs.wrappers.atari import USUAL as ATARI
 from kartrl.envs.wrappers.own_folder import same_folder
 from kartrl.errors import UserError
 from kartrl.hardware.machine import cores
+from kartrl.metrics.tables import say
 from kartrl.processes.isolation import CodeFailed, Hung, ProcessLost, run_isolated, show_life
 from kartrl.processes.spawn import environments_hosted
 
@@ -42,8 +45,7 @@ def inspect_env(config: Config, console: Console | None = None) -> EnvSpec:
 
     def tell() -> None:
         if console is not None:
-            text = f"Making {name} and stepping it first, to see what it is ..."
-            console.print(text, highlight=False, markup=False, soft_wrap=True)
+            say(console, f"Making {name} and stepping it first, to see what it is ...")
 
     try:
         spec: EnvSpec = run_isolated(_look, config, seconds=config.system.step_timeout, slow=tell)
@@ -158,15 +160,12 @@ def remarks(config: Config, spec: EnvSpec) -> list[str]:
 
 def _clipped_alike(config: Config, spec: EnvSpec) -> float | None:
     """What all rewards of the first look are clipped to, if they differ and become equal; else None."""
-    section = config.algorithm
-    transform = load_world(config).usual_rewards if section.reward_transform == "auto" else section.reward_transform
-    low, high = (section.reward_scale * reward for reward in spec.rewards)
-    if low == high or transform not in ("sign", "clip"):
+    transform = load_world(config).fit(spec).algorithm.reward_transform
+    if transform not in ("sign", "clip") or spec.rewards[0] == spec.rewards[1]:
         return None
-    if transform == "sign":
-        low, high = (float(reward > 0) - float(reward < 0) for reward in (low, high))
-    low, high = max(-1.0, min(1.0, low)), max(-1.0, min(1.0, high))
-    return low if low == high else None
+    rewards = config.algorithm.reward_scale * np.array(spec.rewards)
+    low, high = np.sign(rewards) if transform == "sign" else rewards.clip(-1.0, 1.0)
+    return float(low) if low == high else None
 
 
 def first_update(config: Config, spec: EnvSpec, sizes: Sizes) -> list[str]:

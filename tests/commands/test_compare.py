@@ -80,7 +80,7 @@ def test_compare_writes_table_picture_and_json(tmp_path, monkeypatch, capsys):
     assert {row["reached.steps"] for row in rows if row["group"] == "ppo"} == {"17400.0", "17500.0"}
 
 
-def test_medians_of_steps_and_of_minutes_may_be_of_different_runs(tmp_path, capsys):
+def test_medians_of_steps_and_minutes_may_be_of_different_runs(tmp_path, capsys):
     """As where runs differ in speed. Of two runs it is between them, and one that never reaches it counts as later."""
     tag = "evaluation/train_return"
     for number, (steps, seconds) in enumerate([(30_000, 60), (10_000, 120), (20_000, 180)]):

@@ -86,9 +86,7 @@ def test_faults_of_an_own_environment_are_one_line(
     assert "AirRaid" not in str(caught.value)
 
 
-def test_a_package_that_an_environment_needs_is_not_taken_for_an_unknown_id(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_package_that_is_missing_is_no_unknown_id(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "racing.py").write_text("def Circuit():\n    import nowhere\n")
     monkeypatch.chdir(folder)
     with pytest.raises(UserError) as caught:

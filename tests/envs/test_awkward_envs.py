@@ -244,9 +244,7 @@ def test_resets_are_timed_one_by_one_before_a_run() -> None:
     assert "Making awkward:awkward/SlowReset-v0 and stepping it first" in shown.getvalue(), "which takes 8 s"
 
 
-def test_an_assertion_without_text_in_a_package_is_named_with_its_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bare_assertion_in_a_package_is_named_with_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Gymnasium's Fetch robots fail so with a newer MuJoCo; a package of the system is not the user's own code."""
     folder = tmp_path / "dist-packages"
     folder.mkdir()

@@ -25,7 +25,7 @@ def test_values_at_the_start_the_middle_and_the_end(schedule, expected):
     assert [schedule.at(progress) for progress in (0.0, 0.5, 1.0)] == pytest.approx(expected)
 
 
-def test_piecewise_values_are_straight_between_points_and_jump_where_two_are_at_one():
+def test_piecewise_values_are_straight_and_jump_between_points():
     schedule = Schedule("piecewise", ((0.2, 1.0), (0.6, 0.0), (0.6, 0.5), (0.8, 0.1)))
     expected = {0.0: 1.0, 0.2: 1.0, 0.3: 0.75, 0.5: 0.25, 0.599: 0.0025, 0.6: 0.5, 0.7: 0.3, 0.8: 0.1, 1.0: 0.1}
     assert {progress: schedule.at(progress) for progress in expected} == pytest.approx(expected)
