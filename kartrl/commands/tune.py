@@ -104,11 +104,18 @@ def run(options: argparse.Namespace) -> int:
     from kartrl.comparison.experiment import resumable
     from kartrl.tuning.report import Result
     from kartrl.tuning.slots import make_slots
+    from kartrl.tuning.space import scored_apart
     from kartrl.tuning.storage import Store
     from kartrl.tuning.study import Tuning
 
     console = console_for(options)
     plan = make_plan(options)
+    if "return" in plan.objective.metric and (changing := scored_apart(plan.space)):
+        say(
+            console,
+            f"{' and '.join(changing)} may change what {plan.objective.metric} counts, so that higher is not better: "
+            "--metric names another measure",
+        )
     slots = make_slots(plan.config, options.parallel, console)
     folder = plan.folder
     with resumable(folder, console):

@@ -117,6 +117,12 @@ def check_effect(space: Space, config: Config) -> None:
             raise UserError(f"{section}.{key}: has no effect, as algorithm.name is {config.algorithm.name}")
 
 
+def scored_apart(space: Space) -> list[str]:
+    """The keys whose values change what a return counts, so that returns of two trials do not compare."""
+    pattern = r"reward\.|levels\.|environment\.(kwargs\.|wrapper)|retro\.(scenario|reward)"
+    return [key for key, *_ in space if re.match(pattern, key)]
+
+
 def overrides(space: Space, params: Params) -> list[str]:
     """The texts for `--set` of a trial's parameters."""
     return [parameter.override(params[parameter.key]) for parameter in space]
@@ -209,9 +215,15 @@ def _parse(key: str, spec: str | Sequence[str], option: str, config: Config) -> 
         check_override(f"{key}={text}", option, config)
     if len(choices) < 2 and option == "--search":
         raise UserError(f"{option} {key}={choices[0]}: expected {FORMS}; --set gives one value")
-    if twice := [text for text in choices if choices.count(text) > 1]:
+    meant = choices if "kwargs." in key else [_numbers(text) for text in choices]  # an argument 1 is not 1.0
+    if twice := [text for place, text in enumerate(choices) if meant[place] in meant[:place]]:
         raise UserError(f"{option} {key}: {twice[0]} is there twice")
     return Parameter(key, Choices(choices))
+
+
+def _numbers(text: str) -> list[float | str]:
+    """The words of a value, numbers by what they are worth: 1e-4 is 0.0001."""
+    return [float(word) if re.fullmatch(NUMBER, word) else word for word in text.split()]
 
 
 def _parse_range(key: str, words: Sequence[str], place: int, option: str, config: Config) -> Parameter:

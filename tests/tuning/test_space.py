@@ -90,6 +90,8 @@ def test_defaults_are_found_where_the_space_has_them():
         ("model.core=lstm,gruu", "must be 'lstm', 'gru' or 'none'"),
         ("model.core=lstm", "--set gives one value"),
         ("model.core=lstm,lstm", "lstm is there twice"),
+        ("optimizer.learning_rate=0.0001,1e-4", "1e-4 is there twice"),
+        ("optimizer.learning_rate=linear 1e-3 0,linear 0.001 0.0", "linear 0.001 0.0 is there twice"),
         ("model.layer_norm=0..1", "takes no range"),
         ("run.seed=1..3", "tune gives it to each training"),
         ("environment.id=CartPole-v1,Acrobot-v1", "cannot be compared"),

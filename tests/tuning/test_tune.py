@@ -13,6 +13,7 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 from PIL import Image
 
+from kartrl.cli import main
 from kartrl.config import read
 from kartrl.errors import UserError
 
@@ -96,3 +97,17 @@ def test_bad_input_is_one_line_and_begins_no_study(tmp_path, arguments, said):
     assert said in done.stderr
     assert_clear(UserError(done.stderr.strip()))
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "metric", "changes"),
+    [
+        ("environment.kwargs.sutton_barto_reward=true,false", "episodic_return", True),
+        ("environment.kwargs.sutton_barto_reward=true,false", "episodic_length", False),
+        ("model.hidden_size=8,16", "episodic_return", False),
+    ],
+)
+def test_keys_that_change_what_a_return_counts_are_named(capsys, key, metric, changes):
+    assert main(["tune", *TINY, "--grid", key, "--metric", metric, "--parallel", "1025"]) == 2
+    name = key.partition("=")[0]
+    assert (f"{name} may change what {metric} counts" in " ".join(capsys.readouterr().out.split())) == changes
