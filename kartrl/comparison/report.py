@@ -162,7 +162,7 @@ def _task_table(comparison: Comparison, index: int) -> Table:
         "runs",
         f"{comparison.metric} at {budget.steps:,.0f} steps",
         "lowest to highest",
-        f"at {budget.minutes:.1f} min",
+        f"at {_in_minutes(budget.minutes)}",
     ]
     if comparison.least is not None:
         headings.append(f"reached {comparison.least:g}")
@@ -281,8 +281,13 @@ def _moments(moments: Sequence[Moment | None]) -> str:
     """The medians; a run that never reached it counts as the latest."""
     count = sum(moment is not None for moment in moments)
     minutes, steps = map(median, zip(*(moment or Moment(math.inf, math.inf) for moment in moments), strict=True))
-    when = f"{minutes:.1f} min, {steps / 1000:,.0f} k steps" if minutes < math.inf else "not reached"
+    counted = f"{steps / 1000:,.0f} k" if steps >= 1000 else f"{steps:.0f}"
+    when = f"{_in_minutes(minutes)}, {counted} steps" if minutes < math.inf else "not reached"
     return f"{when} ({count} of {len(moments)})"
+
+
+def _in_minutes(minutes: float) -> str:
+    return f"{minutes:.1f} min" if minutes >= 1 else f"{minutes:.2g} min"
 
 
 def markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

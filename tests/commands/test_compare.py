@@ -97,6 +97,14 @@ def test_medians_of_steps_and_minutes_may_be_of_different_runs(tmp_path, capsys)
         assert f" {told} |" in capsys.readouterr().out
 
 
+def test_short_runs_keep_two_digits_of_minutes_and_steps(tmp_path, capsys):
+    folder = write_run(tmp_path / "run", scalars={"evaluation/train_return": [0.0]})
+    with (folder / "scalars.csv").open("a") as file:
+        file.write("2.40,310,evaluation/train_return,9\n")
+    assert main(["compare", str(folder), "--metric", "evaluation/train_return", "--reach", "9"]) == 0
+    assert " 0.04 min, 310 steps (1 of 1) |" in capsys.readouterr().out
+
+
 def test_experiment_on_symmetry_names_files_with_equals(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a=b").mkdir()

@@ -134,6 +134,8 @@ def test_processes_of_an_environment_end_with_it(name: str) -> None:
         (("Exits", "kwargs.method=step"), ["its step ends the process by sys.exit()", "awkward.py"]),
         (("Exits", "kwargs.method=reset"), ["its reset ends the process by sys.exit()", "awkward.py"]),
         (("Reward", "kwargs.reward=[1, 2]"), ["vectors of 2 numbers", "mo_gymnasium.wrappers:LinearReward"]),
+        (("Reward", "kwargs.reward=[1, 2]", "kwargs.agents=3"), ["vectors of 2 numbers", "LinearReward"]),
+        (("Reward", "kwargs.reward=[1, 2]", "kwargs.agents=2"), ["may have 2 agents", "acts for the others"]),
         (("Reward", "kwargs.reward=much"), ["must be numbers", "'much'"]),
         (("Reward", "kwargs.reward=1e300"), ["a reward of 1e+300", "float32", "environment.wrapper"]),
         (("Numbers",), ["an observation of 1e+300", "float32", "environment.wrapper"]),

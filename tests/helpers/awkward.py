@@ -257,10 +257,12 @@ class NoInfo(Ordinary):
 
 
 class Reward(Ordinary):
-    """Its rewards are all `reward`."""
+    """Its rewards are all `reward`; with `agents`, its actions have a part for each of them."""
 
-    def __init__(self, reward=1.0, **settings):
+    def __init__(self, reward=1.0, agents=0, **settings):
         super().__init__(**settings)
+        if agents:
+            self.action_space = spaces.Tuple([spaces.Discrete(2)] * agents)
         self.reward = np.array(reward) if isinstance(reward, list) else reward
 
     def step(self, action):

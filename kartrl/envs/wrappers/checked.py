@@ -6,6 +6,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium.spaces import Space, Tuple
 
 from kartrl.envs.episode import STATISTICS
 from kartrl.envs.seeds import SEEDS
@@ -64,7 +65,7 @@ class Checked(gymnasium.Wrapper[Any, Any, Any, Any]):
             raise _stayed("step", error) from error
         _check_info("step", info)
         if type(reward) is not float:
-            reward = _number(reward)
+            reward = _number(reward, self.env.action_space)
         ended = _flag("terminated", terminated), _flag("truncated", truncated)
         self._return += reward
         self._length += 1
@@ -110,17 +111,21 @@ def _check_info(method: str, info: Any) -> None:
         raise Misfit(f"its {method} returned no info, which is a dict, but {_short(info)}")
 
 
-def _number(reward: Any) -> float:
+def _number(reward: Any, actions: Space[Any]) -> float:
     if isinstance(reward, np.ndarray) and reward.size == 1:
         reward = reward.item()
     try:
         return float(reward)
     except (TypeError, ValueError) as error:
-        if np.size(reward) > 1:
-            raise Misfit(
-                f"its rewards are vectors of {np.size(reward)} numbers, and kartrl takes one number: name a wrapper "
-                "that combines them in environment.wrapper, such as mo_gymnasium.wrappers:LinearReward"
-            ) from error
+        if (count := np.size(reward)) > 1:
+            what = (
+                f"as many as its actions have parts: it may have {count} agents, of which kartrl trains one. Name a "
+                "wrapper in environment.wrapper that acts for the others, or adds up all rewards"
+                if isinstance(actions, Tuple) and len(actions) == count
+                else "and kartrl takes one number: name a wrapper that combines them in environment.wrapper, such as "
+                "mo_gymnasium.wrappers:LinearReward"
+            )
+            raise Misfit(f"its rewards are vectors of {count} numbers, {what}") from error
         raise Misfit(f"its rewards must be numbers (got {_short(reward)})") from error
 
 
