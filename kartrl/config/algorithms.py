@@ -186,5 +186,6 @@ class Algorithm(Section):
     reward_transform: Literal["auto", "none", "sign", "clip", "asymmetric", "optimistic"] = Field(
         "auto",
         description="then applied to rewards: none, sign, clip (to [-1, 1]), asymmetric (tanh times 0.5 above zero, "
-        "0.3 below) or optimistic (IMPALA's: the same with 5 and 0.3); auto: clip for Atari and retro, else none",
+        "0.3 below) or optimistic (IMPALA's: the same with 5 and 0.3); auto: clip for retro and the screens of Atari, "
+        "else none",
     )
