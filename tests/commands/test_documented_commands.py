@@ -50,7 +50,7 @@ pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("stable_retro") is None, reason="no SNES emulator on this platform"),
     pytest.mark.skipif(shutil.which("bash") is None, reason="examples are for a shell"),
 ]
-CPU_SECONDS, SECONDS = 0.5, 1.2  # the first seconds: of this process, and where it waits for a player
+CPU_SECONDS, SECONDS = 0.3, 0.8  # the first seconds: of this process, and where it waits for a player
 MOST_BUILT = 4  # circuits
 WHOLE = "circuit build |export my-run -o my-policy "  # which make files that later examples name
 SHORTER = {name: ["--episodes", "1"] for name in ("evaluate", "export", "report")}  # added to what is typed

@@ -1,6 +1,6 @@
 """Frames, memory, values, reward and end equal `stable_retro.make`'s, over 20,000 random steps for each core.
 
-A fifth of these for the NES and the Game Boy, but for tests marked `slow`.
+A tenth of these but for tests marked `slow`.
 """
 
 import gzip
@@ -32,7 +32,7 @@ TINY_GAME_BOY = bytes.fromhex(
     "86 2c 77 e0 43 2f e0 47"  # add the last sum; store it in the next byte, and show it by scroll and palette
     "f0 44 fe 90 28 fa 18 d2"  # wait for another line; again
 )
-SHORT_AND_LONG = pytest.mark.parametrize("steps", [STEPS // 5, pytest.param(STEPS, marks=pytest.mark.slow)])
+SHORT_AND_LONG = pytest.mark.parametrize("steps", [STEPS // 10, pytest.param(STEPS, marks=pytest.mark.slow)])
 MakeBoth = Callable[..., tuple[Any, RetroConsole]]
 KINDS = [f"{order}{kind}{size}" for order in ("|", "<", ">", "><", "<>") for kind in "uidn" for size in range(1, 9)]
 FACTORS = (-2, -1, -0.25, 0, 0.5, 1, 3)  # whose sums are exact in any order
@@ -353,4 +353,4 @@ def test_atari_equals_stable_retro(make_both: MakeBoth, steps: int) -> None:
         assert console.scenario.scripted == any(game.folder.glob("*.lua"))
         env.action_space.seed(seed)
         state = game.default_state()
-        drive(env, console, state, steps // len(games), seed, held=console.combinations.discrete().__getitem__)
+        drive(env, console, state, 2 * steps // len(games), seed, held=console.combinations.discrete().__getitem__)
