@@ -18,7 +18,7 @@ from kartrl.console.picture import Picture
 from kartrl.errors import UserError
 from kartrl.retro.buttons import decode, encode
 from kartrl.retro.console import RetroConsole
-from kartrl.retro.levels import state_name
+from kartrl.retro.levels import start_of, state_name
 from kartrl.retro.library import Game
 from kartrl.retro.own.mistakes import check_integration
 from kartrl.retro.settings import BUTTONS, COMBINATIONS, FILTERED, Retro, changes
@@ -48,7 +48,7 @@ class RetroEnv(gymnasium.Env[Image, Any]):
         game: the game.
         section: actions, reward and end.
         view: what is observed.
-        states: start states, of which each reset draws one: names, paths, or "" for switching on.
+        states: start states, of which each reset draws one: names, paths, or `POWER_ON`.
         render_mode: "rgb_array" or None.
 
     Raises:
@@ -154,7 +154,7 @@ class RetroEnv(gymnasium.Env[Image, Any]):
 
     def _begin(self, console: RetroConsole, state: str, noop: int) -> None:
         """Begin at a start state and let frames pass; fewer if the episode would end meanwhile."""
-        console.begin_episode(state or None)
+        console.begin_episode(start_of(state))
         for passed in range(noop):
             if console.advance(0).done:
                 self._begin(console, state, passed)

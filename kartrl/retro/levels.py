@@ -5,7 +5,6 @@ paths, relative to the current folder. If several keys name the same state, the 
 state that the game's integration chooses is for training; with `* = none` there is none.
 """
 
-import difflib
 import fnmatch
 import glob
 import os
@@ -14,11 +13,12 @@ from pathlib import Path
 from typing import ClassVar
 
 from kartrl.config.levels import LevelSyntax, Use, fits_file
+from kartrl.config.wording import nearest
 from kartrl.errors import UserError
 from kartrl.files import user_path
 
 ENDING = ".state"
-POWER_ON = "power on"  # name of the level without a start state
+POWER_ON = "power on"  # the level without a start state
 ALL = "*"
 
 
@@ -61,8 +61,7 @@ def states_of(keys: Sequence[str], states: Sequence[str], game: str) -> dict[str
     for key in keys:
         names = _files(key) if is_path(key) else _named(key, states)
         if not names:
-            near = difflib.get_close_matches(key[:80], states, n=1, cutoff=0.0)
-            advice = "" if is_path(key) else f"; the nearest is {near[0]!r}" if near else "; it has none"
+            advice = "" if is_path(key) else f"; the nearest is {nearest(key, [*states, POWER_ON])!r}"
             raise UserError(f"{game} has no start state {key[:80]!r}{advice}")
         found |= dict.fromkeys(names, key)
     called: dict[str, str] = {}
@@ -74,7 +73,7 @@ def states_of(keys: Sequence[str], states: Sequence[str], game: str) -> dict[str
 
 def _named(key: str, states: Sequence[str]) -> list[str]:
     """The start states that a key names that is no path."""
-    return [key] if key in states else [""] if key in ("", POWER_ON) else fnmatch.filter(states, key)
+    return [key] if key in states else [POWER_ON] if key in ("", POWER_ON) else fnmatch.filter(states, key)
 
 
 def _files(key: str) -> list[str]:
@@ -87,7 +86,7 @@ def resolved(uses: Mapping[str, Use], states: Sequence[str], default: str, game:
     """The use of each start state that [levels] names, those for no use left out.
 
     Args:
-        default: the one for training if it names none; "": the moment at which the console is switched on.
+        default: the one for training if it names none.
 
     Raises:
         UserError: see `states_of`.
@@ -99,7 +98,7 @@ def resolved(uses: Mapping[str, Use], states: Sequence[str], default: str, game:
 def single_keys(uses: Mapping[str, Use], states: Sequence[str], default: str) -> list[str]:
     """The states in use, a key for each, but for those that a path stands for."""
     singles = {single: use for key, use in uses.items() for single in ([key] if is_path(key) else _named(key, states))}
-    return [state or POWER_ON for state in _in_use(singles, uses, default)]
+    return [*_in_use(singles, uses, default)]
 
 
 def uses_by_name(uses: Mapping[str, Use], names: Iterable[str], states: Sequence[str], default: str) -> dict[str, Use]:
@@ -118,6 +117,11 @@ def _in_use(found: Mapping[str, Use], uses: Mapping[str, Use], default: str) -> 
     if not used and uses.get(ALL) != "none":
         used = {default: "train"}
     return used
+
+
+def start_of(level: str) -> str | None:
+    """The start state of a level; None: the console is switched on."""
+    return None if level in ("", POWER_ON) else level
 
 
 def state_name(level: str) -> str:

@@ -16,7 +16,7 @@ from kartrl.files import ANOTHER, explained, unused_file
 from kartrl.metrics.video import Mp4Writer
 from kartrl.retro.console import RetroConsole
 from kartrl.retro.env import FPS
-from kartrl.retro.levels import is_path, state_name, states_of
+from kartrl.retro.levels import POWER_ON, is_path, start_of, state_name, states_of
 from kartrl.retro.library import Game
 from kartrl.retro.memory_view import MemoryView, Typed, converse
 from kartrl.retro.own.mistakes import check_integration
@@ -64,7 +64,7 @@ class Play:
 
     Args:
         console: used by this alone.
-        states: start states: names, paths, or "" for switching on.
+        states: start states: names, paths, or `POWER_ON`.
         movie: shown instead.
         window: None: nothing is drawn.
         rival: plays beside.
@@ -99,7 +99,7 @@ class Play:
             console.restore(self._movie.state)
             self._start = self._movie.state
         else:
-            console.start_at(self._states[self._place] or None)
+            console.start_at(start_of(self._states[self._place]))
             self._start = console.save()
         console.settle()
         self._inputs, self.total, self.ends = [0], 0.0, 0
@@ -270,9 +270,9 @@ def opened(
     movie = None if replay is None else read_movie(replay, game.system.buttons)
     if movie is not None and movie.game not in ("", game.name):
         raise UserError(f"{replay}: recorded in {movie.game}, not in {game.name}; choose the game with --game")
-    states = [*states_of(keys, game.states(), game.name)] if keys else [*game.states()] or [""]
+    states = [*states_of(keys, game.states(), game.name)] if keys else [*game.states()] or [POWER_ON]
     if not keys and game.default_state() in states:
-        states.insert(0, states.pop(states.index(game.default_state() or "")))
+        states.insert(0, states.pop(states.index(game.default_state() or POWER_ON)))
     if game.own:
         check_integration(game)
     console = RetroConsole(game, isolated=movie is not None or any(map(is_path, states)))

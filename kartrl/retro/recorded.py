@@ -15,7 +15,7 @@ from kartrl.envs.wrappers.atari import USUAL
 from kartrl.errors import UserError
 from kartrl.retro.console import RetroConsole
 from kartrl.retro.env import RetroEnv
-from kartrl.retro.levels import state_name
+from kartrl.retro.levels import start_of, state_name
 from kartrl.retro.library import Game
 from kartrl.retro.settings import BUTTONS, section_of
 from kartrl.retro.world import RetroWorld
@@ -69,7 +69,7 @@ def open_recorded(config: Config, files: Sequence[Path], levels: Sequence[str]) 
     Args:
         config: of the retro game in which they were recorded.
         files: one for each level, or a single one for the only level.
-        levels: names of start states, absolute paths, or "".
+        levels: names of start states, absolute paths, or `POWER_ON`.
 
     Raises:
         UserError: one cannot be read, or begins elsewhere, or there is none, or more than one.
@@ -107,7 +107,7 @@ def _movie(game: Game, files: Sequence[Path], level: str) -> Movie:
         raise UserError(f"{file}: begins at {state}, not at {name}")
     movie = read_movie(file, game.system.buttons)
     with contextlib.closing(RetroConsole(game, None, isolated=True)) as console:
-        console.start_at(level or None)
+        console.start_at(start_of(level))
         usual = _look(console)
         console.begin(movie.state, file)
         if _look(console) != usual:  # the states' own bytes differ from process to process

@@ -11,7 +11,17 @@ from kartrl.envs.episode import Episode
 from kartrl.envs.world import Env, World
 from kartrl.envs.wrappers.atari import USUAL
 from kartrl.errors import UserError
-from kartrl.retro.levels import ALL, group_of, is_path, resolved, single_keys, state_name, states_of, uses_by_name
+from kartrl.retro.levels import (
+    ALL,
+    POWER_ON,
+    group_of,
+    is_path,
+    resolved,
+    single_keys,
+    state_name,
+    states_of,
+    uses_by_name,
+)
 from kartrl.retro.library import Game, game_of
 from kartrl.retro.settings import section_of
 
@@ -93,13 +103,17 @@ class RetroWorld(World):
         """See `World`: resolves the keys of [levels]."""
         return self.config.replaced(levels=self.config.levels.model_copy(update={"found": self.uses()}))
 
+    def uses(self) -> dict[str, str]:
+        """See `World`; older checkpoints have "" for `POWER_ON`."""
+        return {level or POWER_ON: use for level, use in super().uses().items()}
+
     def named_uses(self) -> Mapping[str, str]:
-        """See `World`; levels are names of start states, absolute paths, or "" for switching the console on."""
+        """See `World`; levels are names of start states, absolute paths, or `POWER_ON`."""
         return resolved(self.config.levels.uses, self.game.states(), self._default, self.game.name)
 
     @property
     def _default(self) -> str:
-        return self.game.default_state(section_of(self.config).players) or ""
+        return self.game.default_state(section_of(self.config).players) or POWER_ON
 
     def _to_train(self) -> tuple[str, ...]:
         states = self.levels("train")

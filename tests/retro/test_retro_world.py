@@ -1,5 +1,7 @@
 """Retro games as a world: trained from a name, their start states as levels, seen and unseen."""
 
+import contextlib
+import json
 import re
 import shutil
 from pathlib import Path
@@ -11,6 +13,7 @@ from policies import save_policy
 
 from kartrl.cli import main
 from kartrl.config import dump, read
+from kartrl.driving.episodes import reset_options
 from kartrl.envs import make_env
 from kartrl.envs.observation_spec import ObservationSpec
 from kartrl.envs.worlds import load_world
@@ -86,7 +89,7 @@ def test_run_is_resumed_and_its_configuration_is_its_own(trained: Path) -> None:
         ({"*": "train", "Marble*": "test"}, {"Green.Act1": "train", "Green.Act2": "train", "Marble.Act1": "test"}),
         ({"Marble*": "test", "*": "train"}, dict.fromkeys(STATES, "train")),
         ({"*": "train", "*Act1": "none"}, {"Green.Act2": "train"}),
-        ({"power on": "train", "Marble*": "test"}, {"": "train", "Marble.Act1": "test"}),
+        ({"power on": "train", "Marble*": "test"}, {"power on": "train", "Marble.Act1": "test"}),
         ({"Marble*": "test"}, {"Marble.Act1": "test"}),
         ({"*": "none"}, {}),
     ],
@@ -99,6 +102,7 @@ def test_states_that_are_missing_are_errors(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.chdir(tmp_path)
     for key, message in {
         "green.act1": "Sonic has no start state 'green.act1'; the nearest is 'Green.Act1'",
+        "Power on": "no start state 'Power on'; the nearest is 'power on'",
         "Blue*": "no start state 'Blue*'",
         "mine/*.state": "no start state 'mine/*.state'",
     }.items():
@@ -217,11 +221,28 @@ def test_game_without_states_begins_when_it_is_switched_on(tmp_path: Path, monke
     shutil.copy(GAMES / BUNDLED / "rom.sfc", folder)
     assert game_in(folder).default_state() is None
     monkeypatch.chdir(tmp_path)
-    assert load_world(read(overrides=[f"environment.id=retro/{BUNDLED}"])).levels("train") == ("",)
-    assert load_world(read(overrides=[f"environment.id=retro/./{BUNDLED}"])).levels("train") == ("",)
+    assert load_world(read(overrides=[f"environment.id=retro/{BUNDLED}"])).levels("train") == ("power on",)
+    assert load_world(read(overrides=[f"environment.id=retro/./{BUNDLED}"])).levels("train") == ("power on",)
     with pytest.raises(UserError, match="retro/mine/game: no such folder"):
         load_world(read(overrides=["environment.id=retro/mine/game"])).levels("train")
-    assert resolved({}, (), "", BUNDLED) == {"": "train"}
-    world = RetroWorld(read(overrides=[AIRSTRIKER]))
+    assert resolved({}, (), "power on", BUNDLED) == {"power on": "train"}
+    old = read(overrides=[AIRSTRIKER])
+    world = RetroWorld(old.replaced(levels=old.levels.model_copy(update={"found": {"": "train"}})))
+    assert world.levels("train") == ("power on",)
     assert world.name_level("") == "power on"
-    assert world.find_levels(["power on"]) == world.find_levels([""]) == ("",)
+    assert world.find_levels(["power on"]) == world.find_levels([""]) == ("power on",)
+
+
+def test_power_on_is_a_level_like_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Beside a start state of another picture, it is driven where the console is switched on, and is unseen."""
+    kind = ("environment.id=retro/Airstriker-Genesis-v0", "environment.frame_skip=4", "retro.actions=none left")
+    small = ("model.hidden_size=16", "levels.Level1=train")
+    policy = save_policy(tmp_path / "run", (*kind, *small, "levels.power on=test"))
+    assert main(["evaluate", str(policy), "--episodes", "1", "--max-steps", "1", "--json"]) == 0
+    (result,) = json.loads(capsys.readouterr().out)["checkpoints"]
+    assert {row["level"]: row["split"] for row in result["levels"]} == {"Level1": "train", "power on": "test"}
+    world = load_world(read(overrides=[AIRSTRIKER, "levels.power on=test", "levels.Level1=train"]))
+    with contextlib.closing(world.open_env(world.all_levels())) as env:
+        for seed in range(8):
+            _, info = env.reset(seed=seed, options=reset_options(world, "power on"))
+            assert (info["kartrl level"], info["lives"]) == ("power on", 0)
