@@ -14,7 +14,7 @@ import numpy as np
 from kartrl.errors import UserError
 from kartrl.files import read_text
 
-TYPE = re.compile("([|=]|<[>=]?|>[<=]?)?([uidn])([1-8])")  # of a value in data.json
+TYPE = re.compile("([|=]|<[>=]?|>[<=]?)([uidn])([1-8])")  # of a value in data.json
 DIGITS = [(byte & 15) % 10 for byte in range(256)]
 PAIRS = [(byte >> 4) % 10 * 10 + digit for byte, digit in enumerate(DIGITS)]
 
@@ -110,7 +110,7 @@ def _reader(kind: str, mask: int) -> tuple[np.dtype[Any], Callable[[Any], int] |
     """The dtype that NumPy reads of a value of this type, and what makes the value of that; None: it is the value."""
     if (found := TYPE.fullmatch(kind)) is None:
         raise ValueError(f"invalid type {kind[:20]!r}; one is |u1, >u2 or <d4, for instance")
-    order, letter, size = found[1] or "|", found[2], int(found[3])
+    order, letter, size = found[1], found[2], int(found[3])
     if letter in "ui" and size in (1, 2, 4, 8) and len(order) == 1:
         dtype = np.dtype(f"{order}i8" if size == 8 else kind)
         return dtype, None if mask == -1 else _signed(mask, 64).__and__

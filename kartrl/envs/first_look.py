@@ -97,8 +97,8 @@ def _describe(world: World, env: Env) -> EnvSpec:
     mirrored = _mirrored(world, action, observation)
     upside_down = world.config.environment.mirror == "up-down"
     keys = tuple(f"model.{key}" for name, key in RUNNING.items() if env.has_wrapper_attr(name))
-    told = left_out(env)
-    return EnvSpec(title, observation, action, 0.0, mirrored, upside_down, told, renders=renders, normalising=keys)
+    spec = EnvSpec(title, observation, action, 0.0, mirrored, upside_down, left_out(env), renders=renders)
+    return spec._replace(normalising=keys, remark=world.remark(env))
 
 
 def _mirrored(world: World, action: ActionSpec, observation: ObservationSpec) -> tuple[int, ...]:

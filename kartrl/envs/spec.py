@@ -243,6 +243,7 @@ class EnvSpec(NamedTuple):
     rewards: tuple[float, float] = (0.0, 0.0)  # the lowest and the highest of some random steps
     repeats: bool = True  # whether a reset with the same seed begins the same episode
     unused_mask: str = ""  # where it says which actions are legal, if that is not `info`
+    remark: str = ""  # see `World.remark`
 
 
 LONGEST = 160  # characters of a description

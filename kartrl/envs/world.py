@@ -147,6 +147,10 @@ class World(WorldLevels, ABC):
         """What `auto` stands for in `algorithm.reward_transform`."""
         return "none"
 
+    def remark(self, env: Env) -> str:
+        """What a user should know about an environment of it before training; "": nothing."""
+        return ""
+
     def fit(self, spec: EnvSpec) -> Config:
         """The configuration with what `auto` stands for in the keys of a `View` that have an effect, and in rewards."""
         from kartrl.config import View

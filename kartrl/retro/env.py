@@ -103,12 +103,20 @@ class RetroEnv(gymnasium.Env[Image, Any]):
             self._held = self._combinations.discrete()
             self.action_names = tuple(decode(held, buttons) for held in self._held)
         else:
+            kinds, (first, *others) = [word for (word,) in (COMBINATIONS, BUTTONS, FILTERED)], section.actions
+            if not (others or "+" in first) and (near := nearest(first, [*kinds, NONE, *filter(None, buttons)])) in kinds:
+                raise UserError(f"[retro] actions: unknown {first!r}; the nearest is {near!r}")
             words = [action.upper().split("+") for action in section.actions]
             self._held = [encode([] if word == ["NONE"] else word, buttons, "[retro] actions") for word in words]
             self.action_names = section.actions
         number = len(self._held)
         several = section.players > 1
         self.action_space = spaces.MultiDiscrete([number] * section.players) if several else spaces.Discrete(number)
+
+    @property
+    def pays(self) -> bool:
+        """Whether it has a reward at all."""
+        return bool(self._changes) or (self.console is not None and self.console.scenario.pays)
 
     def isolate(self) -> None:
         """Run the emulator in a separate process; call before the first reset.

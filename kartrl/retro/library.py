@@ -7,6 +7,7 @@ import importlib.util
 import json
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -130,15 +131,18 @@ def folders() -> dict[str, Path]:
     return dict(sorted(found.items()))
 
 
-def find_game(name: str) -> Game:
+def find_game(name: str, own: Sequence[str] = ()) -> Game:
     """A game by the name that stable-retro has.
+
+    Args:
+        own: other names that may have been meant.
 
     Raises:
         UserError: there is no such game.
     """
     folder = folders().get(name)
     if folder is None:
-        near = nearest(name, list(folders()))
+        near = nearest(name, [*folders(), *own])
         raise UserError(
             f"stable-retro has no game {name!r}; the nearest is {near!r}; nor is there a folder of this name in the "
             "current one, for a game of your own"
@@ -155,9 +159,13 @@ def game_of(name: str) -> Game:
     folder = user_path(name)
     if name not in folders() and os.path.isdir(folder):
         return game_in(folder.absolute())
+    beside = sorted({str(Path(name).with_name(rom.parent.name)) for rom in folder.parent.glob("*/rom.*")})
     if "/" in name:
-        raise UserError(f"retro/{name}: no such folder here, and no game that stable-retro knows has a / in its name")
-    return find_game(name)
+        near = f"; the nearest is {nearest(name, beside)!r}" if beside else ""
+        raise UserError(
+            f"retro/{name}: no such folder here, and no game that stable-retro knows has a / in its name{near}"
+        )
+    return find_game(name, beside)
 
 
 def game_in(folder: Path) -> Game:

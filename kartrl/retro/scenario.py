@@ -97,6 +97,12 @@ class Scenario(NamedTuple):
     actions: Groups | None
     scripted: bool = False  # its reward or end is a Lua script, which only stable-retro runs; see `scripted.py`
 
+    @property
+    def pays(self) -> bool:
+        """Whether the first player has a reward at all."""
+        terms = self.rewards[0] if self.rewards else ()
+        return self.scripted or any(self.constants[:1]) or any(term.reward or term.penalty for term in terms)
+
     def reward(self, values: Values, before: Values, player: int = 0) -> float:
         """The reward of a frame."""
         if player >= len(self.rewards):

@@ -92,6 +92,14 @@ class RetroWorld(World):
         """See `World`: scores are of any size."""
         return "clip"
 
+    def remark(self, env: Env) -> str:
+        """See `World`: whether nothing is to be learned, unless a wrapper rewards."""
+        if self.config.environment.wrapper != "none" or env.unwrapped.pays:  # type: ignore[attr-defined]
+            return ""
+        file = section_of(self.config).scenario
+        where = "" if file == "none" else f"describe it in {self.game.folder / file}.json, or "
+        return f"has no reward, so that nothing is learned: {where}set retro.reward, such as score:1"
+
     def has_effect(self, key: str, images: bool) -> bool:
         """See `World`: neither keyword arguments nor Atari's keys; only a wrapper's observations have parts."""
         parts = key == "observation_parts" and self.config.environment.wrapper == "none"

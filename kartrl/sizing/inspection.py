@@ -121,6 +121,8 @@ def remarks(config: Config, spec: EnvSpec) -> list[str]:
     if spec.left_out:
         verb = "is" if len(spec.left_out) == 1 else "are"
         lines.append(f"{name}: the network does not see {', '.join(spec.left_out)}, which {verb} text")
+    if spec.remark:
+        lines.append(f"{name}: {spec.remark}")
     if spec.faint and not config.model.normalise_observations:
         lines.append(
             f"{name}: little is used of the declared range of {', '.join(spec.faint)}, so that the network hardly sees "

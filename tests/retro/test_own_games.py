@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from looks import describe_env
 from policies import save_policy
 
 from kartrl.cli import main
@@ -13,8 +14,9 @@ from kartrl.config import read
 from kartrl.envs.worlds import load_world
 from kartrl.errors import UserError
 from kartrl.kart.game_files import BUNDLED, GAMES
-from kartrl.retro.library import atari_roms, find_game, folders, game_in
+from kartrl.retro.library import atari_roms, find_game, folders, game_in, game_of
 from kartrl.retro.own.mistakes import check_integration
+from kartrl.sizing.inspection import remarks
 
 stable_retro = pytest.importorskip("stable_retro", reason="no emulators on this platform")
 
@@ -53,7 +55,14 @@ def test_new_game_is_ready_to_train(
     assert "kartrl train --env retro/games/mine" in written
     assert files_in(here / "games") == ["mine", *sorted(f"mine/{file}" for file in (
         copied, "data.json", "metadata.json", "rom.sha", "scenario.json"))]  # fmt: skip
-    load_world(read(overrides=["environment.id=retro/games/mine"])).check()
+    config = read(overrides=["environment.id=retro/games/mine"])
+    load_world(config).check()
+    (line,) = remarks(config, describe_env(config))
+    assert "has no reward, so that nothing is learned: describe it in " in line
+    assert f"{here}/games/mine/scenario.json, or set retro.reward" in line
+    if copied == "rom.nes":
+        described = read(overrides=["environment.id=retro/Rapids-Nes-v0"])
+        assert not remarks(described, describe_env(described))
     stable_retro.data.Integrations.clear_custom_paths()
     stable_retro.data.Integrations.add_custom_path(str(here / "games"))
     custom = stable_retro.data.Integrations.CUSTOM_ONLY
@@ -138,6 +147,8 @@ def test_new_game_that_fails_leaves_nothing(
         ),
         ("scenario", "crop", [10, 1, 0, 224], "crop: 10 1 0 224 is partly outside of the screen"),
         ("scenario", "scripts", ["a.lua"], "scripts must be the Lua files of a script in reward or done"),
+        ("scenario", "reward.script", "lua:reward", "reward.variables has no effect beside reward.script"),
+        ("scenario", "done", {"script": "lua:d", "nodes": {"a": {}}}, "done.nodes has no effect beside done.script"),
         ("scenario", "reward.time", {"reward": 0}, "reward.time: has no effect without reward"),
         ("scenario", "reward.time", {"reward": -1}, None),
         ("scenario", "done.variables.lives", {"reference": 3}, "done.variables.lives.op is missing"),
@@ -165,6 +176,7 @@ def test_new_game_that_fails_leaves_nothing(
         ("data", "infos", {}, "data.json: infos: unknown key; the nearest is 'info'"),
         ("data", "info.lives.adress", 1, "info.lives.adress: unknown key; the nearest is 'address'"),
         ("data", "info.lives", {"type": "|u1"}, "data.json: info.lives: .*'address' is missing"),
+        ("data", "info.lives.type", "u1", "invalid type 'u1'; one is |u1"),
         ("data", "info.lives.type", "u16", "data.json: info.lives: .*invalid type 'u16'"),
         ("data", "info.lives.address", "1", "data.json: info.lives: "),
         ("data", "info.lives.address", 4096, "data.json: lives: its address is not in the memory"),
@@ -236,3 +248,10 @@ def test_mistake_in_a_played_game_is_named(
     (here / "mine" / "scenario.json").write_text('{"dones": {}}')
     assert main(["play", "--game", "retro/mine"]) == 2
     assert "dones: unknown key" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("folder", ["mine", "games/mine"])
+def test_nearest_game_may_be_ones_own(folder: str, here: Path) -> None:
+    shutil.copytree(RAPIDS, here / folder)
+    with pytest.raises(UserError, match=rf"the nearest is '{folder}'"):
+        game_of(f"{folder}e")

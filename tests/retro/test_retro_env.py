@@ -277,6 +277,9 @@ def test_own_integration_is_checked(make_env: MakeEnv, changed: Any) -> None:
     [
         ({"reward": ("scor:1",)}, r"\[retro\] reward: .*no variable 'scor'.*nearest is 'score'"),
         ({"life_variables": ("life",)}, r"\[retro\] life_variables: .*no variable 'life'.*nearest is 'lives'"),
+        ({"actions": ("combination",)}, r"\[retro\] actions: unknown 'combination'; the nearest is 'combinations'"),
+        ({"actions": ("button",)}, "the nearest is 'buttons'"),
+        ({"actions": ("strat",)}, "the nearest is 'START'"),
         ({"actions": ("none", "strat")}, r"\[retro\] actions: no such button: 'STRAT'; the nearest is 'START'"),
         ({"scenario": "contest"}, "has no scenario 'contest'; it has scenario"),
         (

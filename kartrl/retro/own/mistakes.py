@@ -31,6 +31,7 @@ METADATA: dict[str, Any] = dict.fromkeys(
 )
 """The keys of each file; ANY: names of one's own; None: any value."""
 COMPARING = ("equal", "negative-equal", "not-equal", "less-than", "greater-than", "less-or-equal", "greater-or-equal")
+BESIDE = ("variables", "nodes", "time", "condition")  # keys of a reward or an end that stable-retro leaves to a script
 DIGIT_BITS = {"u": 256, "i": 256, "d": 100, "n": 10}  # values of a byte, by kind
 
 Range = tuple[int, int]  # lowest and highest value
@@ -70,6 +71,9 @@ def check_integration(game: Game, scenario: str | None = "scenario") -> None:
     for one, several in (("reward", "rewards"), ("crop", "crops")):
         if one in content and several in content:
             raise UserError(f"{file}: {one} has no effect beside {several}; leave out one of them")
+    for key, spec in (("done", done), *(("reward", reward) for reward in rewards)):
+        if "script" in spec and (beside := [name for name in BESIDE if spec.get(name)]):
+            raise UserError(f"{file}: {key}.{beside[0]} has no effect beside {key}.script; leave out one of them")
     ranges = {name: found for name, of in info.items() if (found := _range(of)) is not None}
     for reward in rewards:
         if not any(reward.get("time", {"reward": 1}).get(factor) for factor in ("reward", "penalty")):
