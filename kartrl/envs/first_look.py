@@ -154,9 +154,10 @@ def _stepped(env: Env, spec: EnvSpec, random: np.random.Generator) -> _Seen:
     times: list[float] = []
     faults, rewards, begin = [fault], [reward], time.perf_counter()
     try:
-        while len(times) < LOOK_STEPS and time.perf_counter() - begin < (
-            FEW_SECONDS if len(times) < FEW_STEPS else LOOK_SECONDS
-        ):
+        while len(times) < LOOK_STEPS:
+            doubtful = all(faults) and len(faults) < LEAST_FAULTS  # each costs a reset, which may take long
+            if time.perf_counter() - begin >= (FEW_SECONDS if doubtful or len(times) < FEW_STEPS else LOOK_SECONDS):
+                break
             masked |= info.get(masks.KEY) is not None
             chosen = _legal(env, action, random, info)
             start = time.perf_counter()

@@ -103,9 +103,11 @@ class RetroEnv(gymnasium.Env[Image, Any]):
             self._held = self._combinations.discrete()
             self.action_names = tuple(decode(held, buttons) for held in self._held)
         else:
-            kinds, (first, *others) = [word for (word,) in (COMBINATIONS, BUTTONS, FILTERED)], section.actions
-            if not (others or "+" in first) and (near := nearest(first, [*kinds, NONE, *filter(None, buttons)])) in kinds:
-                raise UserError(f"[retro] actions: unknown {first!r}; the nearest is {near!r}")
+            first, *others = section.actions
+            if not others and "+" not in first:
+                kinds = [word for (word,) in (COMBINATIONS, BUTTONS, FILTERED)]
+                if (near := nearest(first, [*kinds, NONE, *filter(None, buttons)])) in kinds:
+                    raise UserError(f"[retro] actions: unknown {first!r}; the nearest is {near!r}")
             words = [action.upper().split("+") for action in section.actions]
             self._held = [encode([] if word == ["NONE"] else word, buttons, "[retro] actions") for word in words]
             self.action_names = section.actions

@@ -78,7 +78,8 @@ class ScriptedEmulator(Emulator):
                 self._data.reset()
             self._data.update_ram()
         except RuntimeError as error:
-            raise UserError(f"{self._scenario}: {error}") from error
+            told = " (has it read a variable of `data` that is not there?)" * ("C++ exception" in str(error))
+            raise UserError(f"{self._scenario}: {error}{told}") from error
         self._copy_memory()  # the script may have changed it
         return self._data.current_reward(), self._data.is_done(), self._data.lookup_all()
 

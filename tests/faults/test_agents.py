@@ -108,10 +108,11 @@ def test_non_finite_values_discard_only_their_unroll(tmp_path):
     assert all(tensor.isfinite().all() for tensor in weights.values())
 
 
-def test_environment_with_only_non_finite_values_ends_the_run(tmp_path):
-    result = run("train", *NAMED, *env("NothingButBad"), cwd=tmp_path)
+@pytest.mark.parametrize("name", ["NothingButBad", "SlowlyBad"])
+def test_environment_with_only_non_finite_values_ends_the_run(name, tmp_path):
+    result = run("train", *NAMED, *env(name), cwd=tmp_path)
     assert result.returncode == 2
-    assert "crashing:NothingButBad-v0: its steps have nothing but a reward that is not finite" in result.stderr
+    assert f"crashing:{name}-v0: its steps have nothing but a reward that is not finite" in result.stderr
 
 
 def test_one_healthy_agent_of_two_is_enough_and_none_is_not(tmp_path, monkeypatch):

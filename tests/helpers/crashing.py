@@ -99,6 +99,14 @@ class CrashHard(Faulty):
         os.kill(os.getpid(), signal.SIGSEGV)
 
 
+class SlowReset(Faulty):
+    """Takes a moment to begin again, as emulators do."""
+
+    def reset(self, **arguments):
+        time.sleep(0.02)
+        return super().reset(**arguments)
+
+
 class Hiccup(Faulty):
     """Every fifth step, of these the one of number `at`, takes longer, as on a busy machine."""
 
@@ -177,6 +185,7 @@ gymnasium.register("Stall-v0", Faulty, kwargs={"lifetime": 300, "kind": "stall"}
 gymnasium.register("NowAndAgain-v0", Faulty, kwargs={"lifetime": 70, "kind": "both"})
 gymnasium.register("ByTurns-v0", ByTurns, kwargs={"lifetime": 200, "switch": os.environ.get("KARTRL_TEST_SWITCH", "")})
 gymnasium.register("NothingButBad-v0", Faulty, kwargs={"lifetime": 1, "kind": "reward"})
+gymnasium.register("SlowlyBad-v0", SlowReset, kwargs={"lifetime": 1, "kind": "reward"})
 gymnasium.register("TurnsBad-v0", Faulty, kwargs={"lifetime": 200, "kind": "rewards"})
 gymnasium.register("Random-v0", Faulty, kwargs={"lifetime": 0, "probability": 2e-4})
 gymnasium.register("Doomed-v0", Doomed, kwargs={"lifetime": 0, "switch": os.environ.get("KARTRL_TEST_SWITCH", "")})

@@ -220,6 +220,11 @@ def test_script_that_fails_is_an_error(make_env: MakeEnv, scripted: Callable[[st
     assert "\n" not in str(raised.value)
 
 
+def test_script_that_reads_an_unknown_variable_is_told_so(make_env: MakeEnv, scripted: Callable[[str], Game]) -> None:
+    with pytest.raises(UserError, match=r"scenario\.json: Lua call failed: .*a variable of `data` that is not there"):
+        make_env(scripted("function reward() return data.scroe end")).reset(seed=0)
+
+
 def test_lost_emulator_of_a_script_costs_its_episode(make_env: MakeEnv, scripted: Callable[[str], Game]) -> None:
     game = scripted("function reward() return 1 end")
     env, other = make_env(game), make_env(game)
