@@ -62,9 +62,11 @@ def run(options: argparse.Namespace) -> int:
     """Print the list; returns the exit status."""
     console, config = make_console(), read(config_files(options), options.set)
     logs = config.run.logs_folder
-    rows = [
-        row for row in KINDS[options.what](config) if fnmatch.fnmatchcase(str(next(iter(row.values()))), options.glob)
-    ]
+    rows, names = [], list[str]()
+    for row in KINDS[options.what](config):
+        names.append(str(next(iter(row.values()))))
+        if fnmatch.fnmatchcase(names[-1], options.glob):
+            rows.append(row)
     if options.json or options.csv:
         print_results(options, rows, **{options.what: rows})
     elif rows:
@@ -74,7 +76,10 @@ def run(options: argparse.Namespace) -> int:
     else:
         where = f" in {logs} (KARTRL_LOGS=FOLDER: elsewhere)" if options.what == "runs" else ""
         matching = "" if options.glob == "*" else f" match {options.glob}"
-        say(console, f"No {options.what}{matching}{where}")
+        part = options.glob.strip("*").lower()
+        like = next((name for name in names if part in name.lower()), None)
+        near = f"; GLOB must match a whole name, such as {like}" if matching and like is not None else ""
+        say(console, f"No {options.what}{matching}{where}{near}")
     return 0
 
 

@@ -106,6 +106,8 @@ def test_empty_list_names_where_it_looked(logs, capsys):
     assert capsys.readouterr().out == "No runs in logs (KARTRL_LOGS=FOLDER: elsewhere)\n"
     assert main(["list", "presets", "x*"]) == 0
     assert capsys.readouterr().out == "No presets match x*\n"
+    assert main(["list", "presets", "PENDULUM"]) == 0
+    assert capsys.readouterr().out == "No presets match PENDULUM; GLOB must match a whole name, such as pendulum\n"
 
 
 def test_levels_and_policies_are_listed(logs, capsys):
