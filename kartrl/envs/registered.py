@@ -8,6 +8,7 @@ import re
 import sys
 import warnings
 from collections.abc import Container
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -142,6 +143,10 @@ def _may_render(name: str) -> bool:
 
 def _advice(wanted: str, error: Exception) -> str:
     """What to try if there is no environment of this id."""
+    retro = importlib.util.find_spec("stable_retro")
+    folder = None if retro is None or retro.origin is None else Path(retro.origin).parent / "data"
+    if folder is not None and re.fullmatch(r"[\w-]+", wanted) and any(folder.glob(f"*/{wanted}")):
+        return f" Nearest: retro/{wanted}"
     if near := _nearest(wanted):
         memory = "; for its memory, set environment.kwargs.obs_type=ram" if OLD_MEMORY.search(wanted) else ""
         return f" Nearest: {', '.join(near)}{memory}"

@@ -233,6 +233,11 @@ def test_game_without_states_begins_when_it_is_switched_on(tmp_path: Path, monke
     assert world.find_levels(["power on"]) == world.find_levels([""]) == ("power on",)
 
 
+def test_game_is_named_by_its_name_alone_in_an_error() -> None:
+    with pytest.raises(UserError, match=r"Nearest: retro/Airstriker-Genesis-v0$"):
+        make_env(read(overrides=["environment.id=Airstriker-Genesis-v0"]))
+
+
 def test_power_on_is_a_level_like_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Beside a start state of another picture, it is driven where the console is switched on, and is unseen."""
     kind = ("environment.id=retro/Airstriker-Genesis-v0", "environment.frame_skip=4", "retro.actions=none left")
