@@ -94,6 +94,8 @@ def run(options: argparse.Namespace) -> int:
         return 0
     if options.license is not None:
         raise UserError(f"--license {options.license}: is for a folder, as in -o my-policy; leave it out")
+    if options.output.suffix == ".onnx" and not options.onnx:
+        raise UserError(f"-o {options.output}: an ONNX file is written with --onnx")
     suffix, card = (".onnx", ".json") if options.onnx else (".pt", ".md")
     output = output_file(options.output, path.stem, suffix)
     check_replaceable(dict.fromkeys((output, output.with_suffix(card))), options.force)

@@ -171,6 +171,7 @@ def test_licence_that_user_adds_outlives_the_next_export(pole: Path) -> None:
     ("options", "says"),
     [
         (["-o", "there/x/y.mp4"], "must end in .pt"),
+        (["-o", "policy.onnx"], "an ONNX file is written with --onnx"),
         (["-o", "x", "--license", "mit", "--onnx"], "--license"),
         (["-o", "x.pt", "--license", "mit"], "--license"),
         (["-o", "file/x"], "cannot write"),
