@@ -4,8 +4,8 @@ import contextlib
 import dataclasses
 import statistics
 import time
-from collections.abc import Callable, Generator, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Generator, Iterator, Sequence
+from typing import Any, Literal, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -72,12 +72,12 @@ def look(
             yield spec._replace(most_envs=count, limit=limit)
             try:
                 made.append(OwnFolder(lambda: world.open_env(world.all_levels())))
+                begun = []
                 for index in (count, 0):  # the first must not have been broken
-                    seed_generators(index)
-                    observation, info = made[index].reset(seed=index)
-                    made[index].step(_legal(made[index], spec.action, random, info))
+                    begun.append(_begin(made[index], index))
+                    made[index].step(_legal(made[index], spec.action, random, begun[-1][1]))
                 if len(world.all_levels()) < 2:  # of several, one may be drawn by what was driven before
-                    spec = spec._replace(repeats=np.array_equal(seen.first, observation, equal_nan=True))
+                    spec = spec._replace(unseeded=_unseeded(made[0], count, [one[0] for one in begun], seen.first))
             except Exception as error:  # third-party code may raise anything
                 yield spec._replace(most_envs=count, limit=located(error))
                 return
@@ -87,6 +87,27 @@ def look(
     finally:
         for env in made:
             env.close()
+
+
+def _begin(env: Env, seed: int) -> tuple[np.ndarray, dict[str, Any]]:
+    """A copy of the first observation, and its `info`."""
+    seed_generators(seed)
+    observation, info = env.reset(seed=seed)
+    return np.copy(observation), info
+
+
+def _unseeded(env: Env, seed: int, begun: Sequence[np.ndarray], first: np.ndarray) -> Literal["", "zero", "any"]:
+    """Whether resets with the seed 0 differ, or those with any.
+
+    Args:
+        seed: not 0.
+        begun: what two environments began with, for `seed` and for 0.
+        first: what this one began with for 0.
+    """
+    other, zero = begun
+    if np.array_equal(first, zero, equal_nan=True):
+        return ""
+    return "zero" if np.array_equal(other, _begin(env, seed)[0], equal_nan=True) else "any"
 
 
 def _describe(world: World, env: Env) -> EnvSpec:
@@ -143,14 +164,12 @@ def _stepped(env: Env, spec: EnvSpec, random: np.random.Generator) -> _Seen:
     """
     action, seen = spec.action, spec.observation.each
     with _explained(env):
-        seed_generators(0)
-        observation, info = env.reset(seed=0)
-        first = np.copy(observation)
-        if not is_finite(observation):
+        first, info = _begin(env, 0)
+        if not is_finite(first):
             raise Misfit(f"it begins with {fault_of(env)}")
         masked = info.get(masks.KEY) is not None
         fault, info, stepped, reward = _step(env, _legal(env, action, random, info))
-        largest = _largest(seen(observation), seen(stepped))
+        largest = _largest(seen(first), seen(stepped))
     times: list[float] = []
     faults, rewards, begin = [fault], [reward], time.perf_counter()
     try:

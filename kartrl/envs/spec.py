@@ -5,7 +5,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -241,7 +241,7 @@ class EnvSpec(NamedTuple):
     faint: tuple[str, ...] = ()  # parts of its observations that use little of the range that they declare
     large: tuple[str, ...] = ()  # parts of its observations that are large numbers
     rewards: tuple[float, float] = (0.0, 0.0)  # the lowest and the highest of some random steps
-    repeats: bool = True  # whether a reset with the same seed begins the same episode
+    unseeded: Literal["", "zero", "any"] = ""  # seeds of which two resets begin different episodes
     unused_mask: str = ""  # where it says which actions are legal, if that is not `info`
     remark: str = ""  # see `World.remark`
 

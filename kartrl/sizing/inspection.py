@@ -28,6 +28,13 @@ if TYPE_CHECKING:
     from kartrl.acting.sizes import Sizes
 
 LONG_SECONDS = 10.0  # until the first update, which are reported before
+UNSEEDED = {
+    "any": "the same seed began different episodes, so that evaluations of two policies are not of the same ones, and "
+    "runs with one seed differ: its reset should draw from self.np_random alone",
+    "zero": "the seed 0, and no other, began different episodes, so that the first one of an evaluation is never the "
+    "same: its reset should ask whether `seed is not None`, instead of `if seed`",
+}
+"""What resets do, by `EnvSpec.unseeded`."""
 
 
 def inspect_env(config: Config, console: Console | None = None) -> EnvSpec:
@@ -143,11 +150,8 @@ def remarks(config: Config, spec: EnvSpec) -> list[str]:
             f"{name}: illegal actions may be taken, as {spec.unused_mask} is not used: return the mask in "
             "info['action_mask'] of reset and step, by environment.wrapper, or set environment.action_masks=false"
         )
-    if not spec.repeats and not spec.normalising:  # by statistics no observation is repeated
-        lines.append(
-            f"{name}: two resets with the same seed began different episodes, so that evaluations of two policies are "
-            "not of the same ones, and runs with one seed differ: its reset should draw from self.np_random alone"
-        )
+    if spec.unseeded and not spec.normalising:  # by statistics no observation is repeated
+        lines.append(f"{name}: two resets with {UNSEEDED[spec.unseeded]}")
     if spec.normalising:
         lines.append(
             f"{name}: a wrapper normalises by statistics that each environment begins anew, also in evaluations, as no "

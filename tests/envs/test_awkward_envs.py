@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -46,13 +47,20 @@ def same(one: Sequence[np.ndarray], other: Sequence[np.ndarray]) -> bool:
     return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
 
 
-@pytest.mark.parametrize(("name", "repeats"), [("Ordinary", True), ("Shared", True), ("Unseeded", False)])
-def test_resets_that_ignore_their_seed_are_named(name: str, repeats: bool) -> None:
+@pytest.mark.parametrize(
+    ("settings", "seeds"),
+    [
+        (["Ordinary"], ""),
+        (["Shared"], ""),
+        (["Unseeded"], "the same seed"),
+        (["Unseeded", "environment.kwargs.truth=true"], "the seed 0, and no other,"),
+    ],
+)
+def test_resets_that_ignore_their_seed_are_named(settings: Sequence[str], seeds: str) -> None:
     """The process's generators are seeded with each episode of an evaluation, so that those who use them repeat."""
-    lines = remarks(config(name), inspect_env(config(name)))
-    assert ["two resets with the same seed began different episodes" in line for line in lines] == [True] * (
-        not repeats
-    )
+    chosen = config(*settings)
+    found = [re.search("two resets with (.*) began different", line) for line in remarks(chosen, inspect_env(chosen))]
+    assert [match[1] for match in found if match] == [seeds] * bool(seeds)
 
 
 @pytest.mark.parametrize("name", ["Ordinary", "Shared"])

@@ -58,10 +58,19 @@ class Goal(Ordinary):
 
 
 class Unseeded(Ordinary):
-    """Episodes begin as a generator of its own says, which no seed reaches, as those of NLE do."""
+    """Episodes begin as a generator of its own says, which no seed reaches, as those of NLE do, or all but 0."""
+
+    def __init__(self, truth=False, **settings):
+        super().__init__(**settings)
+        self.truth, self.own = truth, np.random.default_rng()
+
+    def reset(self, *, seed=None, options=None):
+        if self.truth and seed:
+            self.own = np.random.default_rng(seed)
+        return super().reset(seed=seed, options=options)
 
     def look(self):
-        return np.random.default_rng().random(2).astype(np.float32)
+        return self.own.random(2).astype(np.float32)
 
 
 def add_noise(env):
