@@ -205,6 +205,12 @@ def test_large_tables_without_an_images_bounds_are_vectors() -> None:
     np.testing.assert_array_equal(observation, env.unwrapped.shown.ravel())
 
 
+def test_symbols_that_cannot_be_pixels_are_not_resized() -> None:
+    """As NetHack's colours are, uint8 from 0 to 15: between two of them is nothing."""
+    env, observation = begun(zoo("Symbols"))
+    np.testing.assert_allclose(observation, env.unwrapped.shown.ravel() / 15, rtol=1e-6)
+
+
 @pytest.mark.parametrize("name", ["One", "From", "Several", "Switches", "Pair"])
 def test_discrete_observations_are_one_hot(name: str) -> None:
     env, observation = begun(zoo(name))

@@ -136,6 +136,7 @@ VECTORS = {
     "Table": box(-1, 1, (5, 5), np.float32),
     "Window": spaces.Box(shape=(60, 40), **UNBOUNDED),
     "Board": box(0, 2, (3, 3, 2), np.uint8),
+    "Symbols": box(0, 15, (21, 79), np.uint8),
     "One": spaces.Discrete(7),
     "From": spaces.Discrete(5, start=-2),
     "Several": spaces.MultiDiscrete([2, 3, 4]),

@@ -31,7 +31,7 @@ def is_image(space: gymnasium.Space[Any]) -> TypeGuard[spaces.Box]:
         return False
     if len(space.shape) < 2 or sum(side >= LEAST_SIDE for side in space.shape) < 2:
         return False
-    if len(space.shape) > 2 or space.dtype == np.uint8:
+    if len(space.shape) > 2:
         return True
     return bool((space.low == 0).all()) and any((space.high == high).all() for high in (1, 255))
 
