@@ -125,7 +125,7 @@ def test_one_healthy_agent_of_two_is_enough_and_none_is_not(tmp_path, monkeypatc
         doomed.write_text("agent-1")
         wait_for(lambda: values(folder, "system/agent_deaths")[-1] >= 2, 60, "two deaths")
         before = values(folder, "speed/updates")[-1]
-        wait_for(lambda: values(folder, "speed/updates")[-1] > before + 5, 60, "training to continue")
+        wait_for(lambda: values(folder, "speed/updates")[-1] > before + 5, 120, "training to continue")
         doomed.write_text("all")
         status, output = training.end(timeout=90)
         wait_for(lambda: not training.family(), 60, "all processes to be gone")
